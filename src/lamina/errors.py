@@ -1,0 +1,168 @@
+"""Every error Lamina raises: one tree, sorted by what the caller should do.
+
+LaminaError
++-- UsageError            the call is wrong: fix it
+|   +-- BadName           a name that cannot be part of a path
++-- NotFound              no such object, checkpoint or savepoint
++-- AlreadyExists         a create-only name is taken by somebody else
++-- Refused               a rule forbids it: the message says which and what would allow it
+|   +-- StillNeeded       deleting it would break a checkpoint, savepoint or running pipeline
++-- Corrupt               the bytes are all there and wrong: restore them from a copy
+|   +-- SizeMismatch      an object is shorter or longer than its manifest says
+|   +-- DigestMismatch    an object's SHA-256 is not the one its manifest names
+|   +-- BadManifest       a manifest that cannot be read as one
+|   +-- LogDamaged        the commit log has a hole, a broken link or an entry against the rules
++-- Unsupported           written by a newer Lamina, or needs a feature this one lacks: upgrade
++-- Fenced                another process took the pipeline over: stop
++-- Diverged              two histories of one epoch: stop and look
++-- WouldLose             going on would give up acknowledged epochs: only a person's flag may
++-- StoreError            the store or the network failed
+    +-- StoreUnavailable  timeouts, resets, 429, 5xx: tried again until the budget was spent
+    +-- AccessDenied      credentials missing, wrong or without the right
+    +-- StoreReadOnly     the store takes no writes
+    +-- StoreFull         no space or quota left
+    +-- UnsafeStore       the store ignores create-only puts: two writers would not see each other
+    +-- Cancelled         the caller asked to stop
+
+The codes are stable: scripts may match on them. docs/errors.md explains each.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class LaminaError(Exception):
+    """What happened, where, and what to do about it."""
+
+    code: ClassVar[str] = "LAM-0000"
+    default_advice: ClassVar[str] = ""
+
+    def __init__(self, message: str, *, where: str = "", advice: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.advice = advice or self.default_advice
+
+    def __str__(self) -> str:
+        text = f"[{self.code}] {self.message}"
+        if self.where:
+            text += f" (at {self.where})"
+        if self.advice:
+            text += f". {self.advice}"
+        return text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Keyword-only arguments do not survive the default pickling of exceptions.
+        return (_rebuild, (type(self), self.message, self.where, self.advice))
+
+
+def _rebuild(kind: type[LaminaError], message: str, where: str, advice: str) -> LaminaError:
+    return kind(message, where=where, advice=advice)
+
+
+class UsageError(LaminaError):
+    code = "LAM-1000"
+
+
+class BadName(UsageError):
+    code = "LAM-1001"
+    default_advice = "Choose a shorter or simpler name"
+
+
+class NotFound(LaminaError):
+    code = "LAM-2000"
+
+
+class AlreadyExists(LaminaError):
+    code = "LAM-2001"
+
+
+class Refused(LaminaError):
+    code = "LAM-2100"
+
+
+class StillNeeded(Refused):
+    code = "LAM-2101"
+
+
+class Corrupt(LaminaError):
+    code = "LAM-3000"
+    default_advice = "Restore the object from a copy, or use an older checkpoint"
+
+
+class SizeMismatch(Corrupt):
+    code = "LAM-3001"
+
+
+class DigestMismatch(Corrupt):
+    code = "LAM-3002"
+
+
+class BadManifest(Corrupt):
+    code = "LAM-3003"
+
+
+class LogDamaged(Corrupt):
+    code = "LAM-3004"
+    default_advice = "Do not write to this store; restore the log/ folder from a copy"
+
+
+class Unsupported(LaminaError):
+    code = "LAM-3100"
+    default_advice = "Upgrade Lamina: pip install --upgrade lamina"
+
+
+class Fenced(LaminaError):
+    code = "LAM-4000"
+    default_advice = "Another process owns this pipeline now; this one must stop"
+
+
+class Diverged(LaminaError):
+    code = "LAM-4001"
+    default_advice = "Stop every process of this pipeline and compare the histories"
+
+
+class WouldLose(LaminaError):
+    code = "LAM-4002"
+
+
+class StoreError(LaminaError):
+    code = "LAM-5000"
+
+
+class StoreUnavailable(StoreError):
+    code = "LAM-5001"
+    default_advice = "Check that the store can be reached, then run the command again"
+
+
+class AccessDenied(StoreError):
+    code = "LAM-5002"
+    default_advice = "Check the credentials and the rights they give on this bucket or folder"
+
+
+class StoreReadOnly(StoreError):
+    code = "LAM-5003"
+    default_advice = "Use a store that this process may write to"
+
+
+class StoreFull(StoreError):
+    code = "LAM-5004"
+    default_advice = "Free space or raise the quota; nothing that was there is damaged"
+
+
+class UnsafeStore(StoreError):
+    code = "LAM-5005"
+    default_advice = "Use a store with atomic create-only puts (If-None-Match: *)"
+
+
+class Cancelled(StoreError):
+    code = "LAM-5006"
+
+
+def all_errors() -> tuple[type[LaminaError], ...]:
+    """Every class of the tree, parents before children."""
+    found: list[type[LaminaError]] = [LaminaError]
+    for kind in found:
+        found.extend(kind.__subclasses__())
+    return tuple(found)

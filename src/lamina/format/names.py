@@ -1,0 +1,244 @@
+"""Every name in a pipeline's folder, built and parsed here and nowhere else.
+
+<base>/_latest
+<base>/log/<seq, 20 digits>.json
+<base>/<checkpoint id>/begin.json
+<base>/<checkpoint id>/manifest.json
+<base>/<checkpoint id>/operators/<operator>/partition-<n>-<first>-<last epoch>.snap|.delta
+<base>/<checkpoint id>/output/<sink>/<epoch>/<file>
+
+Operator, sink and file names may be any text: what is not safe in a path is escaped, byte by byte,
+as `!` and two hex digits. FORMAT.md section 2 is the specification.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from lamina.errors import BadName
+from lamina.ids import CheckpointId
+
+SEGMENT_BYTES_MAX = 200
+BASE_BYTES_MAX = 400
+_SAFE = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
+_LOG_NAME = re.compile(r"([0-9]{20})\.json")
+_RUN_NAME = re.compile(r"partition-(0|[1-9][0-9]*)-(0|[1-9][0-9]*)-(0|[1-9][0-9]*)\.(snap|delta)")
+_NUMBER = re.compile(r"0|[1-9][0-9]*")
+_ESCAPED = re.compile(r"(?:[A-Za-z0-9._-]|![0-9A-F]{2})+")
+
+RunKind = Literal["snap", "delta"]
+
+
+@dataclass(frozen=True, slots=True)
+class LatestName:
+    """The hint."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogName:
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class BeginName:
+    id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestName:
+    id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class RunName:
+    """Where the state of one operator partition over a range of epochs lies."""
+
+    id: CheckpointId
+    operator: str
+    partition: int
+    first_epoch: int
+    last_epoch: int
+    kind: RunKind
+
+
+@dataclass(frozen=True, slots=True)
+class OutputName:
+    """Where output that a sink has not yet published lies."""
+
+    id: CheckpointId
+    sink: str
+    epoch: int
+    file: str
+
+
+Name = LatestName | LogName | BeginName | ManifestName | RunName | OutputName
+
+
+class CheckpointPaths:
+    """Builds and parses the keys below one base; computes only, never performs I/O."""
+
+    def __init__(self, base: str = "") -> None:
+        self.base = normalise_base(base)
+
+    def latest_pointer(self) -> str:
+        return self.absolute("_latest")
+
+    def log_dir(self) -> str:
+        return self.absolute("log")
+
+    def log_entry(self, seq: int) -> str:
+        return self.absolute(relative(LogName(seq)))
+
+    def checkpoint_dir(self, id: CheckpointId) -> str:
+        return self.absolute(str(id))
+
+    def begin(self, id: CheckpointId) -> str:
+        return self.absolute(relative(BeginName(id)))
+
+    def manifest(self, id: CheckpointId) -> str:
+        return self.absolute(relative(ManifestName(id)))
+
+    def snapshot(
+        self, id: CheckpointId, operator: str, partition: int, *, first: int, last: int
+    ) -> str:
+        return self.absolute(relative(RunName(id, operator, partition, first, last, "snap")))
+
+    def delta(
+        self, id: CheckpointId, operator: str, partition: int, *, first: int, last: int
+    ) -> str:
+        return self.absolute(relative(RunName(id, operator, partition, first, last, "delta")))
+
+    def output(self, id: CheckpointId, sink: str, *, epoch: int, file: str) -> str:
+        return self.absolute(relative(OutputName(id, sink, epoch, file)))
+
+    def absolute(self, relative_path: str) -> str:
+        """The key in the store of a path relative to the base, as manifests hold it."""
+        return f"{self.base}/{relative_path}" if self.base else relative_path
+
+    def relative(self, key: str) -> str | None:
+        """The path relative to the base, or None for a key outside it."""
+        if not self.base:
+            return key
+        return key.removeprefix(self.base + "/") if key.startswith(self.base + "/") else None
+
+    def parse(self, key: str) -> Name | None:
+        """What a key stands for, or None if it is none of ours."""
+        path = self.relative(key)
+        return None if path is None else parse(path)
+
+    def __repr__(self) -> str:
+        return f"CheckpointPaths({self.base!r})"
+
+
+def relative(name: Name) -> str:
+    """The path of a name relative to the base; `parse` is its inverse."""
+    match name:
+        case LatestName():
+            return "_latest"
+        case LogName(seq):
+            return f"log/{seq:020d}.json"
+        case BeginName(id):
+            return f"{id}/begin.json"
+        case ManifestName(id):
+            return f"{id}/manifest.json"
+        case RunName(id, operator, partition, first, last, kind):
+            assert 0 <= first <= last, name
+            assert partition >= 0, name
+            file = f"partition-{partition}-{first}-{last}.{kind}"
+            return f"{id}/operators/{escape(operator)}/{file}"
+        case OutputName(id, sink, epoch, file):
+            assert epoch >= 0, name
+            return f"{id}/output/{escape(sink)}/{epoch}/{escape(file)}"
+
+
+def parse(path: str) -> Name | None:
+    """What a path relative to the base stands for, or None if it is none of ours."""
+    match path.split("/"):
+        case ["_latest"]:
+            return LatestName()
+        case ["log", file] if found := _LOG_NAME.fullmatch(file):
+            return LogName(int(found[1]))
+        case [folder, *rest] if id := parse_id(folder):
+            return _parse_in_checkpoint(id, rest)
+        case _:
+            return None
+
+
+def _parse_in_checkpoint(id: CheckpointId, rest: list[str]) -> Name | None:
+    match rest:
+        case ["begin.json"]:
+            return BeginName(id)
+        case ["manifest.json"]:
+            return ManifestName(id)
+        case ["operators", escaped, file] if found := _RUN_NAME.fullmatch(file):
+            operator = unescape(escaped)
+            partition, first, last = int(found[1]), int(found[2]), int(found[3])
+            if operator is None or first > last:
+                return None
+            return RunName(id, operator, partition, first, last, _kind(found[4]))
+        case ["output", escaped, epoch, file] if _NUMBER.fullmatch(epoch):
+            sink, name = unescape(escaped), unescape(file)
+            return None if sink is None or name is None else OutputName(id, sink, int(epoch), name)
+        case _:
+            return None
+
+
+def parse_id(folder: str) -> CheckpointId | None:
+    """The checkpoint a folder belongs to, or None for a folder that is not one."""
+    try:
+        return CheckpointId.parse(folder)
+    except Exception:  # noqa: BLE001  a folder of somebody else is not an error
+        return None
+
+
+def escape(name: str) -> str:
+    """A path segment for any text; `unescape` is its inverse."""
+    try:
+        raw = name.encode("utf-8")
+    except UnicodeEncodeError:
+        raise BadName(f"a name holds a lone surrogate: {name[:80]!r}") from None
+    escaped = "".join(chr(b) if b in _SAFE else f"!{b:02X}" for b in raw)
+    if escaped.startswith("."):
+        escaped = "!2E" + escaped[1:]  # no `.`, no `..`, no hidden file
+    if not escaped:
+        raise BadName("a name is empty")
+    if len(escaped) > SEGMENT_BYTES_MAX:
+        raise BadName(
+            f"a name takes {len(escaped)} bytes in a path, {SEGMENT_BYTES_MAX} at most: "
+            f"{name[:40]!r}..."
+        )
+    return escaped
+
+
+def unescape(segment: str) -> str | None:
+    """The text that `escape` made this segment of, or None if it made none."""
+    if not _ESCAPED.fullmatch(segment):
+        return None
+    raw = re.sub(r"!([0-9A-F]{2})", lambda found: chr(int(found[1], 16)), segment)
+    try:
+        name = raw.encode("latin-1").decode("utf-8")
+        return name if escape(name) == segment else None
+    except (UnicodeDecodeError, BadName):
+        return None
+
+
+def normalise_base(base: str) -> str:
+    """A base as a key prefix: no slash at either end, none doubled, no scheme, no bucket."""
+    path = base
+    if "://" in base:
+        path = urlsplit(base).path
+    segments = [part for part in path.split("/") if part]
+    for part in segments:
+        if part in (".", "..") or any(ord(c) < 0x20 or c == "\\" for c in part):
+            raise BadName(f"the base {base[:80]!r} holds the segment {part[:40]!r}")
+    normalised = "/".join(segments)
+    if len(normalised.encode("utf-8", "replace")) > BASE_BYTES_MAX:
+        raise BadName(f"the base is longer than {BASE_BYTES_MAX} bytes: {base[:80]!r}...")
+    return normalised
+
+
+def _kind(text: str) -> RunKind:
+    return "snap" if text == "snap" else "delta"
