@@ -15,8 +15,9 @@ from lamina.errors import Corrupt, UsageError
 
 Json: TypeAlias = "str | int | bool | Sequence[Json] | Mapping[str, Json] | None"
 
+# `default` is asked for what json does not know: after _check that is a Mapping that is no dict.
 _ENCODER = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
+    ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"), default=dict
 )
 _DEPTH_MAX = 64
 INTEGER_MAX = (1 << 64) - 1
@@ -37,11 +38,18 @@ def decode(data: bytes, where: str) -> Json:
 
     White space and key order are forgiven, because people edit files. Duplicate keys, numbers
     with a fraction and anything after the value are not: they would be read with a meaning lost.
+    Whatever is returned can be encoded again.
     """
     try:
-        value: Json = _DECODER.decode(data.decode("utf-8"))
+        text = data.decode("utf-8")
+        value: Json = _DECODER.decode(text)
+        _check_depth(value, 0)
+        if "\\u" in text:  # the only way to a lone surrogate, which no UTF-8 can hold
+            _ENCODER.encode(value).encode("utf-8")
     except UnicodeDecodeError as error:
         raise Corrupt(f"not UTF-8 at byte {error.start}", where=where) from None
+    except UnicodeEncodeError:
+        raise Corrupt("an escape stands for half a character", where=where) from None
     except json.JSONDecodeError as error:
         raise Corrupt(f"not JSON at character {error.pos}: {error.msg}", where=where) from None
     except RecursionError:
@@ -62,13 +70,13 @@ def digest_of(value: Json) -> str:
 
 
 def _check(value: Json, depth: int) -> None:
-    if depth > _DEPTH_MAX:
-        raise UsageError(f"a value nested deeper than {_DEPTH_MAX} levels cannot be stored")
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return
     if isinstance(value, int):
         if not INTEGER_MIN <= value <= INTEGER_MAX:
             raise UsageError(f"{value} does not fit into 64 bits")
+    elif depth >= _DEPTH_MAX:
+        raise UsageError(f"a value nested deeper than {_DEPTH_MAX} levels cannot be stored")
     elif isinstance(value, Mapping):
         for key, item in value.items():
             if not isinstance(key, str):
@@ -79,6 +87,15 @@ def _check(value: Json, depth: int) -> None:
             _check(item, depth + 1)
     else:
         raise UsageError(f"{type(value).__name__} has no canonical form: {value!r}")
+
+
+def _check_depth(value: Json, depth: int) -> None:
+    if isinstance(value, (dict, list)):
+        if depth >= _DEPTH_MAX:
+            raise ValueError(f"nested deeper than {_DEPTH_MAX} levels")
+        for item in value.values() if isinstance(value, dict) else value:
+            if isinstance(item, (dict, list)):  # asked here too: most values are scalars
+                _check_depth(item, depth + 1)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from lamina.errors import BadManifest, Corrupt
-from lamina.format.canonical import Json
+from lamina.format.canonical import INTEGER_MIN, Json
 from lamina.ids import CheckpointId
 
 T = TypeVar("T")
@@ -83,9 +83,13 @@ class Fields:
         """A map from text to text; a missing one is empty."""
         return self._scalar_map(name, _is_text, "a map from text to text")
 
-    def integer_map(self, name: str) -> dict[str, int]:
+    def integer_map(self, name: str, *, least: int = INTEGER_MIN) -> dict[str, int]:
         """A map from text to integers; a missing one is empty."""
-        return self._scalar_map(name, _is_int, "a map from text to integers")
+        return self._scalar_map(
+            name,
+            lambda v: _is_int(v) and v >= least,
+            f"a map from text to integers of at least {least}",
+        )
 
     def parsed(self, name: str, value: str, parse: Callable[[str], T]) -> T:
         """Run *parse* on a value already taken; its complaint gets a place."""

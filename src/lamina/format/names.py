@@ -4,6 +4,7 @@
 <base>/log/<seq, 20 digits>.json
 <base>/<checkpoint id>/begin.json
 <base>/<checkpoint id>/manifest.json
+<base>/<checkpoint id>/state.bin
 <base>/<checkpoint id>/operators/<operator>/partition-<n>-<first>-<last epoch>.snap|.delta
 <base>/<checkpoint id>/output/<sink>/<epoch>/<file>
 
@@ -15,8 +16,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
-from urllib.parse import urlsplit
 
 from lamina.errors import BadName
 from lamina.ids import CheckpointId
@@ -25,8 +26,11 @@ SEGMENT_BYTES_MAX = 200
 BASE_BYTES_MAX = 400
 _SAFE = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
 _LOG_NAME = re.compile(r"([0-9]{20})\.json")
-_RUN_NAME = re.compile(r"partition-(0|[1-9][0-9]*)-(0|[1-9][0-9]*)-(0|[1-9][0-9]*)\.(snap|delta)")
-_NUMBER = re.compile(r"0|[1-9][0-9]*")
+_DIGITS = r"(0|[1-9][0-9]{0,19})"  # as many as 64 bits need; int() refuses thousands of them
+_RUN_NAME = re.compile(rf"partition-{_DIGITS}-{_DIGITS}-{_DIGITS}\.(snap|delta)")
+_NUMBER = re.compile(_DIGITS)
+_NUMBER_END = 10**20
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*(.*)", re.DOTALL)
 _ESCAPED = re.compile(r"(?:[A-Za-z0-9._-]|![0-9A-F]{2})+")
 
 RunKind = Literal["snap", "delta"]
@@ -53,6 +57,13 @@ class ManifestName:
 
 
 @dataclass(frozen=True, slots=True)
+class SidecarName:
+    """Where operator states too large for the manifest lie, one after the other."""
+
+    id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
 class RunName:
     """Where the state of one operator partition over a range of epochs lies."""
 
@@ -74,7 +85,14 @@ class OutputName:
     file: str
 
 
-Name = LatestName | LogName | BeginName | ManifestName | RunName | OutputName
+Name = LatestName | LogName | BeginName | ManifestName | SidecarName | RunName | OutputName
+
+_FILE_OF: dict[type[BeginName | ManifestName | SidecarName], str] = {
+    BeginName: "begin.json",
+    ManifestName: "manifest.json",
+    SidecarName: "state.bin",
+}
+_KIND_OF = {file: kind for kind, file in _FILE_OF.items()}
 
 
 class CheckpointPaths:
@@ -100,6 +118,9 @@ class CheckpointPaths:
 
     def manifest(self, id: CheckpointId) -> str:
         return self.absolute(relative(ManifestName(id)))
+
+    def sidecar(self, id: CheckpointId) -> str:
+        return self.absolute(relative(SidecarName(id)))
 
     def snapshot(
         self, id: CheckpointId, operator: str, partition: int, *, first: int, last: int
@@ -139,18 +160,17 @@ def relative(name: Name) -> str:
         case LatestName():
             return "_latest"
         case LogName(seq):
+            assert 0 <= seq < _NUMBER_END, name
             return f"log/{seq:020d}.json"
-        case BeginName(id):
-            return f"{id}/begin.json"
-        case ManifestName(id):
-            return f"{id}/manifest.json"
+        case BeginName(id) | ManifestName(id) | SidecarName(id):
+            return f"{id}/{_FILE_OF[type(name)]}"
         case RunName(id, operator, partition, first, last, kind):
-            assert 0 <= first <= last, name
-            assert partition >= 0, name
+            assert 0 <= first <= last < _NUMBER_END, name
+            assert 0 <= partition < _NUMBER_END, name
             file = f"partition-{partition}-{first}-{last}.{kind}"
             return f"{id}/operators/{escape(operator)}/{file}"
         case OutputName(id, sink, epoch, file):
-            assert epoch >= 0, name
+            assert 0 <= epoch < _NUMBER_END, name
             return f"{id}/output/{escape(sink)}/{epoch}/{escape(file)}"
 
 
@@ -169,10 +189,8 @@ def parse(path: str) -> Name | None:
 
 def _parse_in_checkpoint(id: CheckpointId, rest: list[str]) -> Name | None:
     match rest:
-        case ["begin.json"]:
-            return BeginName(id)
-        case ["manifest.json"]:
-            return ManifestName(id)
+        case [file] if kind := _KIND_OF.get(file):
+            return kind(id)
         case ["operators", escaped, file] if found := _RUN_NAME.fullmatch(file):
             operator = unescape(escaped)
             partition, first, last = int(found[1]), int(found[2]), int(found[3])
@@ -186,6 +204,7 @@ def _parse_in_checkpoint(id: CheckpointId, rest: list[str]) -> Name | None:
             return None
 
 
+@lru_cache(maxsize=1024)  # a manifest names few folders, thousands of times
 def parse_id(folder: str) -> CheckpointId | None:
     """The checkpoint a folder belongs to, or None for a folder that is not one."""
     try:
@@ -213,6 +232,7 @@ def escape(name: str) -> str:
     return escaped
 
 
+@lru_cache(maxsize=1024)
 def unescape(segment: str) -> str | None:
     """The text that `escape` made this segment of, or None if it made none."""
     if not _ESCAPED.fullmatch(segment):
@@ -228,16 +248,29 @@ def unescape(segment: str) -> str | None:
 def normalise_base(base: str) -> str:
     """A base as a key prefix: no slash at either end, none doubled, no scheme, no bucket."""
     path = base
-    if "://" in base:
-        path = urlsplit(base).path
+    if url := _URL.fullmatch(base):
+        path = url[1]
+        if "?" in path or "#" in path:
+            raise BadName(f"the base {base[:80]!r} holds a query or a fragment")
     segments = [part for part in path.split("/") if part]
-    for part in segments:
-        if part in (".", "..") or any(ord(c) < 0x20 or c == "\\" for c in part):
-            raise BadName(f"the base {base[:80]!r} holds the segment {part[:40]!r}")
+    if problem := path_problem("/".join(segments)) if segments else "":
+        raise BadName(f"the base {base[:80]!r} {problem}")
     normalised = "/".join(segments)
-    if len(normalised.encode("utf-8", "replace")) > BASE_BYTES_MAX:
+    if len(normalised.encode("utf-8")) > BASE_BYTES_MAX:
         raise BadName(f"the base is longer than {BASE_BYTES_MAX} bytes: {base[:80]!r}...")
     return normalised
+
+
+def path_problem(path: str) -> str:
+    """Why *path* is no portable path inside a store; empty if it is one."""
+    if path.startswith("/") or _URL.match(path):
+        return "is absolute"
+    for part in path.split("/"):
+        if part in ("", ".", ".."):
+            return f"holds the segment {part!r}"
+        if any(ord(c) < 0x20 or c == "\\" or 0xD800 <= ord(c) < 0xE000 for c in part):
+            return f"holds a forbidden character in {part[:40]!r}"
+    return ""
 
 
 def _kind(text: str) -> RunKind:
