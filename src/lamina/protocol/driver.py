@@ -1,0 +1,119 @@
+"""R4 and R5: which COMMITs of a driver log count, and who may go on.
+
+A driver log is a folder of segments, one per process that ever claimed the home. A new process
+opens its segment first, looks afterwards, and writes what it accepts as one ADOPT record before
+its first effect. So the newest segment with an ADOPT is the truth: what older segments gained
+after somebody looked at them was never acknowledged, because their driver looks for a newer
+segment between the sync of a COMMIT and its first effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from lamina.errors import Fenced, LogDamaged
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One epoch of one history: the number and the digest of its COMMIT."""
+
+    epoch: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The decision of one epoch, as far as the rules need it.
+
+    *parent* is the epoch whose state it continues; *follows* the epoch after which sinks get it.
+    They differ for a rewind only: it continues an old epoch and is published after the newest.
+    """
+
+    point: Point
+    parent: Point | None
+    follows: Point | None
+    generation: int
+
+    @property
+    def epoch(self) -> int:
+        return self.point.epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """What a new process accepted of its predecessors: the head, and the COMMITs it copied."""
+
+    head: Point | None
+    commits: tuple[Commit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One process's part of the driver log, as far as it could be read."""
+
+    generation: int
+    adopt: Adopt | None
+    commits: tuple[Commit, ...] = ()
+
+
+def accepted_head(segments: Iterable[Segment]) -> Point | None:
+    """The newest acknowledged epoch of a home, or None if it never had one."""
+    for segment in sorted(segments, key=lambda s: s.generation, reverse=True):
+        if segment.adopt is not None:
+            return segment.commits[-1].point if segment.commits else segment.adopt.head
+    return None
+
+
+def by_digest(segments: Iterable[Segment]) -> dict[str, Commit]:
+    """Every COMMIT of every segment; reached only through the digests that later ones name."""
+    found: dict[str, Commit] = {}
+    for segment in segments:
+        for commit in (*(segment.adopt.commits if segment.adopt else ()), *segment.commits):
+            found[commit.point.digest] = commit
+    return found
+
+
+def line(head: Point | None, commits: Mapping[str, Commit]) -> tuple[Commit, ...]:
+    """The COMMITs from *head* back along parents, as far as they are known; newest first."""
+    return _walk(head, commits, lambda commit: commit.parent)
+
+
+def publish_line(head: Point | None, commits: Mapping[str, Commit]) -> tuple[Commit, ...]:
+    """The COMMITs from *head* back in the order in which sinks get them; newest first."""
+    return _walk(head, commits, lambda commit: commit.follows)
+
+
+def check_not_superseded(generation: int, generations: Iterable[int]) -> None:
+    """After the sync of a COMMIT and before any effect: is there a newer driver segment?"""
+    newest = max(generations, default=generation)
+    if newest > generation:
+        raise Fenced(f"generation {newest} has opened a newer driver segment in this home")
+
+
+def next_generation(generations: Iterable[int]) -> int:
+    """One above every generation seen: store log, driver segments, sinks."""
+    return 1 + max(generations, default=0)
+
+
+def next_epoch(epochs: Iterable[int]) -> int:
+    """One above every epoch seen: driver log, store log, sinks. Numbers are never used again."""
+    return 1 + max(epochs, default=0)
+
+
+def _walk(
+    head: Point | None,
+    commits: Mapping[str, Commit],
+    link: Callable[[Commit], Point | None],
+) -> tuple[Commit, ...]:
+    walked: list[Commit] = []
+    at = head
+    while at is not None and (commit := commits.get(at.digest)) is not None:
+        if commit.epoch != at.epoch:
+            raise LogDamaged(f"COMMIT {at.digest[:12]} is of epoch {commit.epoch}, not {at.epoch}")
+        walked.append(commit)
+        at = link(commit)
+        if at is not None and at.epoch >= commit.epoch:
+            raise LogDamaged(f"epoch {commit.epoch} names epoch {at.epoch} as an earlier one")
+    return tuple(walked)

@@ -1,0 +1,98 @@
+"""R11 and R7: what may be forgotten, what may be deleted, how much WAL to keep.
+
+Deletion knows no clock. First a FORGET entry, then the files. A file goes only if its folder is
+garbage and no checkpoint that exists names it; a checkpoint in flight names files of its parent
+and of its own folder only, and its parent cannot be forgotten (lamina.protocol.history).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from lamina.errors import StillNeeded, UsageError
+from lamina.format.log import Begin, Committed
+from lamina.ids import CheckpointId
+from lamina.protocol.history import History, in_flight, judge_forget
+
+
+class Fate(Enum):
+    """What the folder of a checkpoint id is."""
+
+    EXISTS = "exists"
+    IN_FLIGHT = "in flight"
+    GARBAGE = "garbage"
+    UNKNOWN = "unknown"  # no begin.json: not ours to judge
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What to delete in one garbage folder, in this order, and what others still use."""
+
+    delete: tuple[str, ...]
+    shared: tuple[str, ...]
+
+
+def line_of(history: History) -> tuple[Committed, ...]:
+    """The checkpoints from the base (or the newest) back along parents; newest first."""
+    at = history.find(history.base) if history.base else history.newest
+    walked: list[Committed] = []
+    while at is not None:
+        walked.append(at)
+        at = history.find(at.entry.parent) if at.entry.parent else None
+    return tuple(walked)
+
+
+def plan_forget(history: History, retain: int) -> tuple[CheckpointId, ...]:
+    """The checkpoints beyond the newest *retain* that nothing holds, oldest first.
+
+    The newest are counted twice: along the line that the pipeline is on, because recovery falls
+    back along it, and over all, so that a rewind does not at once delete what it left behind.
+    """
+    if retain < 1:
+        raise UsageError(f"retention must keep at least one checkpoint, not {retain}")
+    newest = sorted(history.checkpoints, key=lambda c: (c.epoch, c.seq), reverse=True)
+    keep = {c.id for c in (*newest[:retain], *line_of(history)[:retain])}
+    return tuple(c.id for c in history.checkpoints if c.id not in keep and _free(history, c.id))
+
+
+def fate_of(history: History, id: CheckpointId, begin: Begin | None) -> Fate:
+    """What to make of a folder; *history* must have been read after *begin* was."""
+    if history.find(id) is not None:
+        return Fate.EXISTS
+    if begin is None:
+        return Fate.UNKNOWN
+    return Fate.IN_FLIGHT if in_flight(history, begin) else Fate.GARBAGE
+
+
+def plan_sweep(objects: Iterable[str], begin: str, referenced: Collection[str]) -> Sweep:
+    """Everything in a garbage folder that nobody names; begin.json last, when all else is gone.
+
+    While it stands, an interrupted deletion is found again as garbage.
+    """
+    others = [path for path in objects if path != begin]
+    shared = tuple(path for path in others if path in referenced)
+    delete = [path for path in others if path not in referenced]
+    if not shared:
+        delete.append(begin)
+    return Sweep(tuple(delete), shared)
+
+
+def wal_floor(history: History, retain: int, sink_epochs: Iterable[int]) -> int:
+    """The epoch down to which COMMITs and staged files are kept (R7).
+
+    Everything above it may be needed: to reach the head from the oldest checkpoint kept for
+    fallback, or to publish to the slowest sink. A savepoint older than those holds no WAL.
+    """
+    line = line_of(history)[:retain]
+    oldest = line[-1].epoch if line else 0
+    return min((oldest, *sink_epochs))
+
+
+def _free(history: History, id: CheckpointId) -> bool:
+    try:
+        judge_forget(history, id)
+    except StillNeeded:
+        return False
+    return True
