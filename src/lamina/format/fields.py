@@ -55,6 +55,10 @@ class Fields:
         value = self._take(name, default, lambda _: True, "an object")
         return Fields(value, self._where, self._at(name), error=self._error)
 
+    def optional_object(self, name: str) -> Fields | None:
+        """The object under *name*; None if it is missing or null."""
+        return None if self._left.get(name) is None else self.object(name)
+
     def map_of(self, name: str, read: Callable[[Fields], T]) -> dict[str, T]:
         """A map of objects; a missing one is empty."""
         outer = self._take(name, {}, lambda v: isinstance(v, Mapping), "an object")
