@@ -1,0 +1,64 @@
+"""Addresses of stores: what a person may write, and what it means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from lamina.errors import UsageError
+from lamina.store.base import check_key
+
+REMOTE_SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
+SCHEMES = ("file", "memory", *REMOTE_SCHEMES)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """`scheme://bucket/prefix`; Azure also `abfss://container@account.dfs.core.windows.net/...`."""
+
+    scheme: str
+    bucket: str
+    prefix: str = ""
+    options: dict[str, str] = field(default_factory=dict)
+    url: str = ""
+
+    @classmethod
+    def parse(cls, url: str) -> Address:
+        parts = urlsplit(url)
+        scheme = parts.scheme.lower()
+        if scheme not in REMOTE_SCHEMES:
+            raise UsageError(f"no object store has the scheme {scheme!r}")
+        _refuse_secrets(url)
+        container, at, host = parts.netloc.rpartition("@")
+        bucket = container if at else host
+        if not bucket:
+            raise UsageError(f"the address {scheme}:// names no bucket or container")
+        prefix = "/".join(part for part in parts.path.split("/") if part)
+        if prefix:
+            check_key(prefix)
+        options = _account(host) if at else {}
+        shown = f"{scheme}://{parts.netloc}/{prefix}".rstrip("/")
+        return cls(scheme, bucket, prefix, options, shown)
+
+
+def _refuse_secrets(url: str) -> None:
+    """An address is shown and logged, so it must not hold a key, a token or a signature."""
+    parts = urlsplit(url)
+    container_at_account = parts.scheme.lower() in ("abfs", "abfss") and parts.password is None
+    if parts.query or parts.fragment or ("@" in parts.netloc and not container_at_account):
+        raise UsageError(
+            f"an address of {parts.scheme}:// holds no user, password, query or fragment",
+            advice="Give credentials as options or environment variables",
+        )
+
+
+def _account(host: str) -> dict[str, str]:
+    """`account.dfs.core.windows.net` names the account; other clouds need the option `endpoint`."""
+    account, _, domain = host.partition(".")
+    if domain and domain not in ("dfs.core.windows.net", "blob.core.windows.net"):
+        return {"account_name": account, "endpoint": f"https://{account}.{_blob(domain)}"}
+    return {"account_name": account}
+
+
+def _blob(domain: str) -> str:
+    return domain.replace("dfs.", "blob.", 1) if domain.startswith("dfs.") else domain

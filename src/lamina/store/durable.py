@@ -1,0 +1,183 @@
+"""Files that are whole and on disk, or not there: temp file, fsync, publish, fsync of the folders.
+
+A temp file is locked (flock) for as long as its writer lives. So whoever can take the lock knows
+that the writer is dead, and may sweep the file; no clock is asked. A writer whose file was swept
+between its creation and its lock sees that the file has no name any more, and begins again.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import itertools
+import os
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lamina.errors import StoreError
+from lamina.store.base import Data, parts_of
+
+TEMP_TRIES_MAX = 1000
+_SYNCED_FOLDERS_MAX = 64
+
+
+class TempFiles:
+    """The folder of files that are still being written."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._numbers = itertools.count()
+
+    @contextmanager
+    def written(self, data: Data) -> Iterator[Path]:
+        """A locked temp file that holds *data*, synced; gone at the end, unless renamed."""
+        path, fd = self._create()
+        try:
+            for part in parts_of(data):
+                _write_all(fd, part)
+            os.fsync(fd)  # if this fails the file is thrown away: its pages may be lost
+            yield path
+        finally:
+            # Unlink first: as long as the lock is held nobody takes the file for a dead one.
+            path.unlink(missing_ok=True)
+            os.close(fd)
+
+    def _create(self) -> tuple[Path, int]:
+        for _ in range(TEMP_TRIES_MAX):
+            path = self._folder / f"{os.getpid()}-{threading.get_native_id()}-{next(self._numbers)}"
+            try:
+                fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            except FileExistsError:
+                continue  # left by a dead process that had our process id
+            if _try_lock(fd) and os.fstat(fd).st_nlink > 0:
+                return path, fd
+            os.close(fd)  # a sweeper took it between the two calls
+        raise StoreError("temp files are swept as fast as they are made", where=str(self._folder))
+
+    def sweep(self) -> None:
+        """Remove what dead writers left; what a living one holds stays, and what is not ours."""
+        for entry in sorted(self._folder.iterdir()):
+            try:
+                fd = os.open(entry, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue  # its writer finished, or another sweeper was quicker
+            except OSError as error:
+                if error.errno in (errno.EACCES, errno.EISDIR, errno.ELOOP):
+                    continue  # another user's, or no temp file at all: not ours to judge
+                raise
+            try:
+                if _try_lock(fd) and _is_named(entry, fd):
+                    entry.unlink(missing_ok=True)
+            finally:
+                os.close(fd)
+
+
+class FolderSync:
+    """Makes new entries of folders durable, together with the way from the root to them.
+
+    A folder made by anybody (also by a process that died before it synced) may be lost in a power
+    cut until its parent was synced. So after an entry was made, its folder and every folder above
+    are synced, up to the root. A folder done once is remembered by an open descriptor: that pins
+    its inode number, so "the same number under the same path" means that it was never removed.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._known: OrderedDict[Path, int] = OrderedDict()
+        self._lock = threading.Lock()
+        weakref.finalize(self, _close_all, self._known)
+
+    def sync_up(self, folder: Path) -> None:
+        """After this, what was entered into *folder* before survives a power cut."""
+        fd = self._duplicate_of_known(folder)
+        known = fd is not None
+        if fd is None:
+            fd = _open_folder(folder)
+        try:
+            os.fsync(fd)
+            if not known:
+                for above in self._above(folder):
+                    sync_folder(above)
+                self._remember(folder, fd)
+        finally:
+            os.close(fd)
+
+    def _above(self, folder: Path) -> Iterator[Path]:
+        while folder != self._root:
+            folder = folder.parent
+            yield folder
+
+    def _duplicate_of_known(self, folder: Path) -> int | None:
+        """A duplicate, because another thread may drop and close the remembered one."""
+        with self._lock:
+            fd = self._known.get(folder)
+            if fd is None:
+                return None
+            if not _is_named(folder, fd):
+                os.close(self._known.pop(folder))
+                return None
+            self._known.move_to_end(folder)
+            return os.dup(fd)
+
+    def _remember(self, folder: Path, fd: int) -> None:
+        with self._lock:
+            if folder in self._known:
+                return
+            self._known[folder] = os.dup(fd)
+            if len(self._known) > _SYNCED_FOLDERS_MAX:
+                os.close(self._known.popitem(last=False)[1])
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the entries of one folder durable."""
+    fd = _open_folder(folder)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def make_root(root: Path) -> None:
+    """Create *root* and what is missing above it, durably."""
+    missing = [folder for folder in (root, *root.parents) if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+    if not missing and os.access(root.parent, os.R_OK):
+        sync_folder(root.parent)  # a process that made it may have died before it got here
+
+
+def _open_folder(folder: Path) -> int:
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _write_all(fd: int, part: memoryview) -> None:
+    while part:
+        part = part[os.write(fd, part) :]
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_named(path: Path, fd: int) -> bool:
+    """Whether *path* leads to the very file that *fd* is open on."""
+    try:
+        found = path.stat(follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    opened = os.fstat(fd)
+    return (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
+
+
+def _close_all(known: OrderedDict[Path, int]) -> None:
+    while known:
+        os.close(known.popitem()[1])

@@ -1,0 +1,292 @@
+"""A folder as an object store: durable, atomic, one file per object.
+
+A put is: temp file in `<root>/.tmp`, fsync, then link (create-only) or rename (replace), then fsync
+of the folders. A crash at any point leaves the old object, the new one, or a temp file that the
+next opening sweeps; never a part under the object's name.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lamina.errors import (
+    AlreadyExists,
+    BadName,
+    LaminaError,
+    NotFound,
+    Refused,
+    SizeMismatch,
+    StoreError,
+    StoreReadOnly,
+    UsageError,
+)
+from lamina.store.base import Data, Folder, ObjectInfo, check_key
+from lamina.store.durable import FolderSync, TempFiles, make_root
+from lamina.store.folders import below, check_prefix
+from lamina.store.os_errors import from_os_error, typed_errors
+from lamina.store.readback import create
+
+SEGMENT_BYTES_MAX = 255
+MKDIR_TRIES_MAX = 100
+_NOT_A_KEY = re.compile(r"\.tmp|.*[\x00-\x1f\x7f\\\ud800-\udfff]", re.DOTALL)
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe must not block us
+
+
+class LocalStore:
+    """The objects below *root*. With create=False nothing is made, swept or written."""
+
+    def __init__(self, root: Path, *, create: bool = True) -> None:
+        with typed_errors(root):
+            self._writable = create
+            if create:
+                make_root(root.absolute())
+            self._root = root.resolve(strict=True)
+            if not self._root.is_dir():
+                raise UsageError("a local store is a folder, not a file", where=str(root))
+            self._temps = TempFiles(self._root / ".tmp")
+            self._folders = FolderSync(self._root)
+            self._failed: LaminaError | None = None
+            if create:
+                self._prepare_temps(self._root / ".tmp")
+
+    def _prepare_temps(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        if folder.is_symlink():
+            raise _refused_link(folder)
+        self._temps.sweep()
+
+    @property
+    def url(self) -> str:
+        return self._root.as_uri()
+
+    # Reading
+
+    def get(self, key: str) -> bytes:
+        with self._opened(key) as (fd, size):
+            return _read_exactly(fd, 0, size)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        assert start >= 0, start
+        assert length >= 0, length
+        with self._opened(key) as (fd, size):
+            data = _read_exactly(fd, start, length) if start + length <= size else b""
+            if start + length > size or len(data) != length:
+                raise SizeMismatch(
+                    f"{length} bytes from {start} are wanted, the object has {size}",
+                    where=str(self._root / key),
+                )
+            return data
+
+    def head(self, key: str) -> ObjectInfo:
+        with self._opened(key) as (_, size):
+            return ObjectInfo(key, size)
+
+    @contextmanager
+    def _opened(self, key: str) -> Iterator[tuple[int, int]]:
+        path = self._path(key)
+        with typed_errors(path):
+            fd = os.open(path, _READ)
+            try:
+                found = os.fstat(fd)
+                if not stat.S_ISREG(found.st_mode):
+                    raise NotFound("there is a folder or device of that name", where=str(path))
+                yield fd, found.st_size
+            finally:
+                os.close(fd)
+
+    # Listing
+
+    def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
+        return self._walk(self._folder(prefix), check_prefix(prefix), after)
+
+    def _walk(self, folder: Path, prefix: str, after: str) -> Iterator[ObjectInfo]:
+        """Depth first. A folder sorts as its name and a slash: `a-b` comes before `a/b`."""
+        with typed_errors(folder):
+            entries = sorted((_sort_name(entry), entry) for entry in _entries(folder))
+        for name, entry in entries:
+            key = below(prefix, name)
+            if key.endswith("/"):
+                if key > after or after.startswith(key):
+                    yield from self._walk(Path(entry.path), key[:-1], after)
+            elif key > after and (info := _info(entry, key)):
+                yield info
+
+    def list_folder(self, prefix: str = "") -> Folder:
+        folder, prefix = self._folder(prefix), check_prefix(prefix)
+        with typed_errors(folder):
+            entries = sorted(_entries(folder), key=lambda entry: entry.name)
+            files = [_info(e, below(prefix, e.name)) for e in entries if not _is_folder(e)]
+            folders = [e.name for e in entries if _is_folder(e) and _holds_object(Path(e.path))]
+        return Folder(tuple(info for info in files if info), tuple(folders))
+
+    # Writing
+
+    def put(self, key: str, data: Data) -> None:
+        path = self._path_to_write(key)
+        with typed_errors(path), self._temps.written(data) as temp:
+            self._publish(path, lambda: temp.rename(path))
+
+    def put_if_absent(self, key: str, data: Data) -> None:
+        path = self._path_to_write(key)
+        create(self, key, data, attempt=lambda: self._create(path, data))
+        # The bytes may be another writer's who has not synced the folder yet.
+        self._sync(path.parent)
+
+    def _create(self, path: Path, data: Data) -> None:
+        if path.is_file():
+            raise AlreadyExists("the key is taken", where=str(path))  # spares a useless write
+        with typed_errors(path), self._temps.written(data) as temp:
+            self._publish(path, lambda: path.hardlink_to(temp))
+
+    def delete(self, key: str) -> None:
+        path = self._path_to_write(key)
+        with typed_errors(path):
+            try:
+                path.unlink(missing_ok=True)
+            except (IsADirectoryError, NotADirectoryError):
+                return  # a folder is no object
+        self._remove_empty_folders(path.parent)
+
+    def copy(self, source: str, target: str) -> None:
+        self.head(source)
+        self.put(target, self._path(source))
+
+    def _publish(self, path: Path, give_name: Callable[[], object]) -> None:
+        """Give the temp file its name, making its folder as often as a deleter removes it."""
+        for _ in range(MKDIR_TRIES_MAX):
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                give_name()
+            except FileNotFoundError:
+                continue
+            except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
+                raise _taken(path, self._root) from error
+            return self._sync(path.parent)
+        raise StoreError("its folder is removed as fast as it is made", where=str(path))
+
+    def _sync(self, folder: Path) -> None:
+        """A folder whose fsync failed once may lie the next time: this store is finished then."""
+        try:
+            self._folders.sync_up(folder)
+        except OSError as error:
+            self._failed = from_os_error(error, folder)
+            raise self._failed from error
+
+    def _remove_empty_folders(self, folder: Path) -> None:
+        """Object stores have no empty folders. Sync the first one above that stays."""
+        while folder != self._root:
+            try:
+                folder.rmdir()
+            except (FileNotFoundError, NotADirectoryError):
+                pass  # another deleter was quicker
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise from_os_error(error, folder) from error
+                break
+            folder = folder.parent
+        self._sync(folder)
+
+    # Keys
+
+    def _path_to_write(self, key: str) -> Path:
+        path = self._path(key)
+        if not self._writable:
+            raise StoreReadOnly("the store was opened for reading", where=str(path))
+        if self._failed is not None:
+            raise StoreError(
+                f"an earlier sync failed, so nothing more is written: {self._failed.message}",
+                where=str(path),
+                advice="Look at the disk, then open the store again",
+            )
+        return path
+
+    def _folder(self, prefix: str) -> Path:
+        prefix = check_prefix(prefix)
+        return self._path(prefix) if prefix else self._root
+
+    def _path(self, key: str) -> Path:
+        """The file of *key*; refused if a symbolic link is on the way, wherever it leads."""
+        path = self._root
+        for segment in check_key(key).split("/"):
+            if len(segment.encode()) > SEGMENT_BYTES_MAX:
+                raise BadName(f"a local name has {SEGMENT_BYTES_MAX} bytes at most", where=key)
+            path = path / segment
+        if os.path.realpath(path) != str(path):
+            raise _refused_link(path)
+        return path
+
+
+def _read_exactly(fd: int, start: int, length: int) -> bytes:
+    """Up to *length* bytes; one read may return less than is there."""
+    parts = []
+    while length > 0 and (part := os.pread(fd, length, start)):
+        parts.append(part)
+        start += len(part)
+        length -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """What can be a key; a link is refused, because hiding it would be success with less."""
+    try:
+        with os.scandir(folder) as found:
+            for entry in found:
+                if entry.is_symlink():
+                    raise _refused_link(Path(entry.path))
+                if not _NOT_A_KEY.match(entry.name):
+                    yield entry
+    except (FileNotFoundError, NotADirectoryError):
+        return  # nothing below it, or deleted meanwhile
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    return entry.is_dir(follow_symlinks=False)
+
+
+def _sort_name(entry: os.DirEntry[str]) -> str:
+    return f"{entry.name}/" if _is_folder(entry) else entry.name
+
+
+def _info(entry: os.DirEntry[str], key: str) -> ObjectInfo | None:
+    """None for what is no file, or was deleted meanwhile."""
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return ObjectInfo(key, found.st_size) if stat.S_ISREG(found.st_mode) else None
+
+
+def _holds_object(folder: Path) -> bool:
+    """Whether any file lies below, found at the first one; a crash or a race can leave none."""
+    folders = []
+    for entry in _entries(folder):
+        if entry.is_file(follow_symlinks=False):
+            return True
+        if _is_folder(entry):
+            folders.append(Path(entry.path))
+    return any(_holds_object(each) for each in folders)
+
+
+def _taken(path: Path, root: Path) -> LaminaError:
+    """Why a file could not get its name: it is an object's, or a folder's, or below an object."""
+    if path.is_file():
+        return AlreadyExists("the key is taken", where=str(path))
+    return StoreError(
+        "a local folder cannot hold both an object and objects below its name",
+        where=str(path),
+        advice=f"Use another key, or an object store instead of {root}",
+    )
+
+
+def _refused_link(path: Path) -> Refused:
+    return Refused(
+        "symbolic links inside a local store are not followed",
+        where=str(path),
+        advice="Replace the link by what it leads to, or open the store at its target",
+    )

@@ -1,0 +1,66 @@
+"""From an address to a store that can be trusted."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from lamina.clock import Clock, SystemClock
+from lamina.errors import UsageError
+from lamina.store.address import REMOTE_SCHEMES, SCHEMES
+from lamina.store.base import Store
+from lamina.store.local import LocalStore
+from lamina.store.memory import MemoryStore
+from lamina.store.probe import probe_store
+from lamina.store.readonly import ReadOnlyStore
+from lamina.store.remote import RemoteStore
+from lamina.store.retry import RetryingStore, RetryPolicy
+
+
+def open_store(
+    url: str,
+    *,
+    writable: bool = True,
+    clock: Clock | None = None,
+    retry: RetryPolicy | None = None,
+    cancel: threading.Event | None = None,
+    **options: Any,
+) -> Store:
+    """Open a folder (plain path or file://), memory://, or a bucket (s3, gs, az, abfs, abfss).
+
+    A bucket that is opened for writing is probed: one that ignores create-only puts is refused.
+    Opened for reading, nothing is created or changed, and a missing folder is NotFound.
+    """
+    scheme = urlsplit(url).scheme.lower() if "://" in url else "file"
+    if scheme in REMOTE_SCHEMES:
+        inner = RemoteStore(url, **options)
+        store: Store = RetryingStore(inner, retry or RetryPolicy(), clock or SystemClock(), cancel)
+        if writable:
+            probe_store(store, clock or SystemClock())
+    else:
+        store = _open_here(scheme, url, options, writable=writable)
+    return store if writable else ReadOnlyStore(store)
+
+
+def _open_here(scheme: str, url: str, options: dict[str, Any], *, writable: bool) -> Store:
+    if scheme not in SCHEMES:
+        known = ", ".join(f"{each}://" for each in SCHEMES)
+        raise UsageError(f"no store has the scheme {scheme[:40]!r}; known are a path, {known}")
+    if options:
+        raise UsageError(f"a store of {scheme}:// has no option {min(options)!r}")
+    return MemoryStore() if scheme == "memory" else LocalStore(_path(url), create=writable)
+
+
+def _path(url: str) -> Path:
+    if not url:
+        raise UsageError("the address of the store is empty")
+    if "\0" in url:
+        raise UsageError("the address of the store holds a zero byte")
+    if "://" not in url:
+        return Path(url)
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost") or parts.query or parts.fragment or not parts.path:
+        raise UsageError("a local address is file:/// and an absolute path")
+    return Path(unquote(parts.path))

@@ -1,0 +1,239 @@
+"""S3, Google Cloud Storage and Azure Blob Storage, through obstore.
+
+obstore's own retries are off: after a lost answer it would repeat a create-only put by itself and
+tell the winner that somebody else was there first. RetryingStore does it with open eyes.
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from lamina.errors import AlreadyExists, LaminaError, NotFound, SizeMismatch, UsageError
+from lamina.store.address import Address
+from lamina.store.base import (
+    PART_SIZE_BYTES,
+    Data,
+    Folder,
+    ObjectInfo,
+    check_key,
+    parts_of,
+    size_of,
+)
+from lamina.store.causes import OBSTORE_ERRORS, from_obstore
+from lamina.store.folders import below, check_prefix
+from lamina.store.readback import create
+
+Client: TypeAlias = S3Store | GCSStore | AzureStore
+
+SORTED_AT_ONCE_MAX = 10_000
+_LETTERS = re.compile(r"[0-9A-Za-z]+")
+_PAGE_OBJECTS = 1000
+_PARTS_AT_ONCE = 2
+_PARTS_MAX = 10_000  # S3's limit
+_CLASSES: dict[str, type[S3Store] | type[GCSStore] | type[AzureStore]] = {
+    "s3": S3Store,
+    "gs": GCSStore,
+    "az": AzureStore,
+    "abfs": AzureStore,
+    "abfss": AzureStore,
+}
+
+
+class RemoteStore:
+    """A bucket or container, or a folder in one. Errors are typed; nothing is tried twice.
+
+    Options are those of obstore's store (`region`, `endpoint`, `access_key_id`, `client_options`,
+    ...). What is not given comes from the usual environment variables, as obstore reads them.
+    """
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self._address = Address.parse(url)
+        self._client = _connect(self._address, options)
+
+    @property
+    def url(self) -> str:
+        return self._address.url
+
+    def get(self, key: str) -> bytes:
+        with self._errors(key):
+            return self._client.get(check_key(key)).bytes().to_bytes()
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        assert start >= 0, start
+        assert length >= 0, length
+        with self._errors(key):
+            data = b""
+            if length:  # an empty range is none that HTTP can ask for
+                found = self._client.get_range(check_key(key), start=start, length=length)
+                data = found.to_bytes()
+        if len(data) != length or (not length and self.head(key).size < start):
+            raise SizeMismatch(
+                f"{length} bytes from {start} are wanted, {len(data)} are there",
+                where=self._where(key),
+            )
+        return data
+
+    def head(self, key: str) -> ObjectInfo:
+        with self._errors(key):
+            return ObjectInfo(key, self._client.head(check_key(key))["size"])
+
+    def put(self, key: str, data: Data) -> None:
+        check_key(key)
+        with self._errors(key):
+            size = size_of(data)
+            if size <= PART_SIZE_BYTES:
+                self._client.put(key, _whole(data), use_multipart=False)
+            else:
+                self._put_in_parts(key, data, part_size=_part_size(size))
+
+    def _put_in_parts(self, key: str, data: Data, *, part_size: int) -> None:
+        # obstore keeps what it is given without copying; a part of a file is valid until the next.
+        parts = (bytes(part) for part in parts_of(data, part_size))
+        self._client.put(
+            key, parts, use_multipart=True, chunk_size=part_size, max_concurrency=_PARTS_AT_ONCE
+        )
+
+    def put_if_absent(self, key: str, data: Data) -> None:
+        """One conditional put for what fits into a part; for more, a look and then the parts.
+
+        The second is not atomic. It is enough, because everything on which writers compete (log
+        entries, begin, manifest) is small, and a large artifact lies in a folder named by the id of
+        its one writer: nobody else creates it.
+        """
+        check_key(key)
+        create(self, key, data, attempt=lambda: self._create(key, data))
+
+    def _create(self, key: str, data: Data) -> None:
+        with self._errors(key):
+            if size_of(data) <= PART_SIZE_BYTES:
+                self._client.put(key, _whole(data), mode="create", use_multipart=False)
+                return
+        if self._exists(key):
+            raise AlreadyExists("the key is taken", where=self._where(key))
+        self.put(key, data)
+
+    def _exists(self, key: str) -> bool:
+        try:
+            self.head(key)
+        except NotFound:
+            return False
+        return True
+
+    def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
+        return self._below(check_prefix(prefix), after)
+
+    def _below(self, prefix: str, after: str) -> Iterator[ObjectInfo]:
+        """Sorted, although not every server sorts.
+
+        SeaweedFS and Azure's hierarchical namespaces list folder by folder (`a/b` before `a-b`),
+        S3 Express in no order. So up to SORTED_AT_ONCE_MAX objects are taken page by page and
+        sorted; if there are more, level by level: memory stays bounded, and requests few.
+        """
+        found: builtins.list[ObjectInfo] = []
+        for page in self._pages(prefix, after):
+            found.extend(info for info in page if info.key > after)
+            if len(found) > SORTED_AT_ONCE_MAX:
+                found.clear()
+                yield from self._level_by_level(prefix, after)
+                return
+        yield from sorted(found, key=lambda info: info.key)
+
+    def _pages(self, prefix: str, after: str) -> Iterator[builtins.list[ObjectInfo]]:
+        with self._errors(prefix):
+            offset = safe_offset(prefix, after)
+            for page in self._client.list(prefix or None, offset=offset, chunk_size=_PAGE_OBJECTS):
+                yield [ObjectInfo(each["path"], each["size"]) for each in page]
+
+    def _level_by_level(self, prefix: str, after: str) -> Iterator[ObjectInfo]:
+        level = self.list_folder(prefix)
+        entries: dict[str, ObjectInfo | None] = {info.key: info for info in level.objects}
+        entries |= {f"{below(prefix, name)}/": None for name in level.folders}
+        for key, info in sorted(entries.items()):
+            if info is None and (key > after or after.startswith(key)):
+                yield from self._below(key[:-1], after)
+            elif info is not None and key > after:
+                yield info
+
+    def list_folder(self, prefix: str = "") -> Folder:
+        """Some servers (SeaweedFS) name a folder for a while after its last object is deleted."""
+        prefix = check_prefix(prefix)
+        with self._errors(prefix):
+            found = self._client.list_with_delimiter(prefix or None)
+        objects = [ObjectInfo(each["path"], each["size"]) for each in found["objects"]]
+        folders = [path.rstrip("/").rpartition("/")[2] for path in found["common_prefixes"]]
+        return Folder(tuple(sorted(objects, key=lambda info: info.key)), tuple(sorted(folders)))
+
+    def delete(self, key: str) -> None:
+        try:
+            with self._errors(key):
+                self._client.delete(check_key(key))
+        except NotFound:
+            return  # Azure and Google say so; S3 does not
+
+    def copy(self, source: str, target: str) -> None:
+        with self._errors(source):
+            self._client.copy(check_key(source), check_key(target))
+
+    @contextmanager
+    def _errors(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except OBSTORE_ERRORS as error:
+            # `from None`: the original text may hold what must not reach a log.
+            raise from_obstore(error, self._where(key)) from None
+
+    def _where(self, key: str) -> str:
+        return f"{self.url.rstrip('/')}/{key}"
+
+
+def safe_offset(prefix: str, after: str) -> str | None:
+    """A key to start the listing at that loses none after *after*, whatever the server's order.
+
+    Servers that list folder by folder skip `a/b` when asked for what follows `a-b`, or `a`. Names of
+    letters and digits have one order everywhere. So: the name directly below the prefix, as far
+    as it has only these, and then a little less. What comes too much is filtered here.
+    """
+    start = f"{prefix}/" if prefix else ""
+    if not after.startswith(start):
+        return None
+    found = _LETTERS.match(after, len(start))
+    letters = found[0].rstrip("0Aa") if found else ""  # their predecessors are no letters
+    return f"{start}{letters[:-1]}{chr(ord(letters[-1]) - 1)}" if letters else None
+
+
+def _connect(address: Address, options: dict[str, Any]) -> Client:
+    retry = {"max_retries": 0, "retry_timeout": timedelta(seconds=60)}
+    settings = {**address.options, **options, "prefix": address.prefix or None}
+    try:
+        return _CLASSES[address.scheme](address.bucket, retry_config=retry, **settings)  # type: ignore[arg-type]
+    except (*OBSTORE_ERRORS, TypeError) as error:
+        raise _bad_option(error, address, options) from None
+
+
+def _bad_option(error: Exception, address: Address, options: dict[str, Any]) -> LaminaError:
+    """Names only: the value of an option may be a secret."""
+    text = str(error).partition("\n")[0]
+    unknown = [name for name in options if f"'{name}'" in text and "not valid" in text]
+    given = ", ".join(sorted(options)) or "none"
+    if unknown:
+        message = f"a store of {address.scheme}:// has no option {unknown[0]!r}"
+    elif "must be specified" in text:
+        message = f"an option is missing: {text.rpartition(': ')[2]}"
+    else:
+        message = f"an option has a value that the store client refuses; given are: {given}"
+    return UsageError(message, where=address.url)
+
+
+def _whole(data: Data) -> bytes:
+    return data if isinstance(data, bytes) else b"".join(parts_of(data))
+
+
+def _part_size(size: int) -> int:
+    return max(PART_SIZE_BYTES, -(-size // _PARTS_MAX))
