@@ -102,6 +102,12 @@ class Fields:
         except Exception as error:
             raise self._error(f"{self._at(name)}: {error}", where=self._where) from error
 
+    def require(self, *required: str) -> None:
+        """These must be there, even if their readers take a missing one for an empty one."""
+        for name in required:
+            if name not in self._left:
+                raise self._error(f"{self._at(name)} is missing", where=self._where)
+
     def rest(self) -> dict[str, Json]:
         """What nobody has taken."""
         return self._left

@@ -42,6 +42,7 @@ def read(document: Json, where: str) -> CheckpointManifest:
 
 
 def _connector(f: Fields) -> ConnectorCheckpoint:
+    f.require("offsets")
     return ConnectorCheckpoint(
         offsets=f.text_map("offsets"),
         epoch=f.integer("epoch"),
@@ -51,6 +52,7 @@ def _connector(f: Fields) -> ConnectorCheckpoint:
 
 
 def _operator(f: Fields, epoch: int) -> OperatorRuns:
+    f.require("partitions")
     partitions: dict[int, tuple[Run, ...]] = {}
     for partition, run in f.list_of("partitions", lambda entry: _run(entry, epoch)):
         partitions[partition] = (*partitions.get(partition, ()), run)

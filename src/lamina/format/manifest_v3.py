@@ -32,12 +32,27 @@ from lamina.format.manifest_model import (
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
 _LEGACY_VERSIONS = (1, 2)
+# Empty is written as empty: one of these missing means that something was lost.
+_ALWAYS = (
+    "source_offsets",
+    "table_offsets",
+    "sink_epochs",
+    "sink_commit_statuses",
+    "operators",
+    "operator_states",
+    "output",
+    "source_watermarks",
+    "source_names",
+    "sink_names",
+    "features",
+)
 
 
 def read(document: Json, where: str) -> CheckpointManifest:
     """The manifest in *document*, whose version and features the caller has looked at."""
     f = Fields(document, where)
     f.integer("version")
+    f.require(*_ALWAYS)
     origin = _origin(f)
     return _Reader(strict=origin is None).manifest(f, origin)
 
@@ -98,7 +113,7 @@ class _Reader:
         return manifest
 
     def operator(self, f: Fields) -> OperatorRuns:
-        lists = f.object("partitions", {})
+        lists = f.object("partitions")
         partitions: dict[int, tuple[Run, ...]] = {}
         for number in list(lists.rest()):
             if not _PARTITION.fullmatch(number):
@@ -153,7 +168,7 @@ class _Reader:
         return Sidecar(path, size, self._digest(f, "sha256"), f.rest())
 
     def output(self, outer: Fields) -> dict[str, tuple[OutputFile, ...]]:
-        sinks = outer.object("output", {})
+        sinks = outer.object("output")
         return {sink: sinks.list_of(sink, self.output_file) for sink in list(sinks.rest())}
 
     def output_file(self, f: Fields) -> OutputFile:
@@ -188,6 +203,7 @@ def _sha256(f: Fields, name: str, value: Any) -> Any:
 
 
 def read_connector(f: Fields) -> ConnectorCheckpoint:
+    f.require("offsets")  # without them the source would start from the beginning
     return ConnectorCheckpoint(
         f.text_map("offsets"), f.integer("epoch"), f.text_map("metadata"), f.rest()
     )

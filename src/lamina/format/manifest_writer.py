@@ -1,7 +1,7 @@
 """A manifest as JSON, always in version 3; the fields are FORMAT.md section 4.
 
-Null and empty values are left out: one value has one form, and a field that does not matter to a
-checkpoint does not clutter it. Totals are computed here, by the writer, and nowhere else.
+Null values are left out, empty maps and lists are not: a reader can tell "none" from "lost".
+Totals are computed here, by the writer, and nowhere else.
 """
 
 from __future__ import annotations
@@ -140,4 +140,4 @@ def _origin(value: Origin) -> Json:
 def _object(known: Mapping[str, Json], extra: Extra) -> dict[str, Json]:
     if taken := known.keys() & extra.keys():
         raise UsageError(f"extra fields {sorted(taken)} have a place of their own in the manifest")
-    return {k: v for k, v in known.items() if v is not None and v not in ({}, [])} | dict(extra)
+    return {k: v for k, v in known.items() if v is not None} | dict(extra)
