@@ -196,9 +196,9 @@ class RemoteStore:
 def safe_offset(prefix: str, after: str) -> str | None:
     """A key to start the listing at that loses none after *after*, whatever the server's order.
 
-    Servers that list folder by folder skip `a/b` when asked for what follows `a-b`, or `a`. Names of
-    letters and digits have one order everywhere. So: the name directly below the prefix, as far
-    as it has only these, and then a little less. What comes too much is filtered here.
+    Servers that list folder by folder skip `a/b` when asked for what follows `a-b` or `a`. Names
+    of letters and digits have one order everywhere. So: the name directly below the prefix, as
+    far as it has only these, and then a little less. What comes too much is filtered here.
     """
     start = f"{prefix}/" if prefix else ""
     if not after.startswith(start):
