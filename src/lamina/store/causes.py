@@ -36,10 +36,13 @@ _BROKEN = re.compile(
     r"|IncompleteMessage|unexpected eof|end of file|kind: (?:Interrupted|Request|Decode)",
     re.IGNORECASE,
 )
+# obstore itself compares the range with the size; Azurite answers for an empty object like this.
+_RANGE = re.compile(r"Wanted range starting at|CONTENT_RANGE header: \"bytes 0--1/0\"")
 _METADATA_HOST = re.compile(r"https?://(?:169\.254\.|metadata\.google|\[fd00:ec2::254\])")
 _AGAIN = (StoreUnavailable, "the store asks to try again")
 _DENIED = (AccessDenied, "the store refused the credentials")
 _NO_BUCKET = (StoreError, "there is no such bucket or container: create it, or correct its name")
+_TOO_SHORT = (SizeMismatch, "the object ends before the wanted range")
 _FULL = (StoreFull, "the store has no room left")
 
 Meaning: TypeAlias = tuple[type[LaminaError], str]
@@ -83,7 +86,7 @@ _BY_STATUS: dict[int, Meaning] = {
     404: (NotFound, "no such object"),
     408: _AGAIN,
     409: _AGAIN,
-    416: (SizeMismatch, "the object ends before the wanted range"),
+    416: _TOO_SHORT,
     425: _AGAIN,
     429: _AGAIN,
     507: _FULL,
@@ -130,6 +133,8 @@ def _of_status(status: int) -> Meaning:
 
 
 def _of_network(text: str) -> Meaning:
+    if _RANGE.search(text):
+        return _TOO_SHORT
     if _TIMEOUT.search(text):
         return StoreUnavailable, "the store did not answer in time"
     if _CONNECT.search(text):

@@ -7,10 +7,10 @@ import threading
 from collections.abc import Iterator
 
 from lamina.errors import AlreadyExists, NotFound, SizeMismatch
-from lamina.store.base import Data, Folder, ObjectInfo, check_key, parts_of
+from lamina.store.base import Data, Folder, ObjectInfo, check_key
 from lamina.store.folders import check_prefix, level_of
 from lamina.store.os_errors import typed_errors
-from lamina.store.readback import create
+from lamina.store.readback import create, whole
 
 
 class MemoryStore:
@@ -86,7 +86,7 @@ class MemoryStore:
 
     def _copied(self, key: str, data: Data) -> bytes:
         with typed_errors(self._where(key)):
-            return b"".join(parts_of(data))
+            return whole(data)
 
     def _where(self, key: str) -> str:
         return f"memory://{key}"

@@ -8,6 +8,7 @@ asks it here, so that all of them give the same answer.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from lamina.errors import AlreadyExists, NotFound, SizeMismatch, StoreError
 from lamina.store.base import Data, Store, parts_of, size_of
@@ -28,6 +29,11 @@ def same_bytes(store: Store, key: str, data: Data) -> bool:
             return False  # replaced by a shorter object since the head
         start += len(part)
     return True
+
+
+def whole(data: Data) -> bytes:
+    """A copy of *data*. (Not a join of parts_of: its parts share one buffer.)"""
+    return data.read_bytes() if isinstance(data, Path) else bytes(data)
 
 
 def create(store: Store, key: str, data: Data, *, attempt: Callable[[], None]) -> None:

@@ -28,7 +28,7 @@ from lamina.store.base import (
 )
 from lamina.store.causes import OBSTORE_ERRORS, from_obstore
 from lamina.store.folders import below, check_prefix
-from lamina.store.readback import create
+from lamina.store.readback import create, whole
 
 Client: TypeAlias = S3Store | GCSStore | AzureStore
 
@@ -89,7 +89,7 @@ class RemoteStore:
         with self._errors(key):
             size = size_of(data)
             if size <= PART_SIZE_BYTES:
-                self._client.put(key, _whole(data), use_multipart=False)
+                self._client.put(key, whole(data), use_multipart=False)
             else:
                 self._put_in_parts(key, data, part_size=_part_size(size))
 
@@ -113,7 +113,7 @@ class RemoteStore:
     def _create(self, key: str, data: Data) -> None:
         with self._errors(key):
             if size_of(data) <= PART_SIZE_BYTES:
-                self._client.put(key, _whole(data), mode="create", use_multipart=False)
+                self._client.put(key, whole(data), mode="create", use_multipart=False)
                 return
         if self._exists(key):
             raise AlreadyExists("the key is taken", where=self._where(key))
@@ -229,10 +229,6 @@ def _bad_option(error: Exception, address: Address, options: dict[str, Any]) -> 
     else:
         message = f"an option has a value that the store client refuses; given are: {given}"
     return UsageError(message, where=address.url)
-
-
-def _whole(data: Data) -> bytes:
-    return data if isinstance(data, bytes) else b"".join(parts_of(data))
 
 
 def _part_size(size: int) -> int:

@@ -1,0 +1,14 @@
+"""Real servers on loopback for the contract suite: each a direct child, killed and reaped by id."""
+
+from tests.servers.azure import AzureServer, azurite, azurite_missing
+from tests.servers.s3 import S3Server, ministack, rclone, seaweedfs
+
+__all__ = [
+    "AzureServer",
+    "S3Server",
+    "azurite",
+    "azurite_missing",
+    "ministack",
+    "rclone",
+    "seaweedfs",
+]

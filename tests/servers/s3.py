@@ -1,0 +1,138 @@
+"""S3 servers: SeaweedFS (real), ministack (an emulator, quick), rclone (ignores conditions)."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import http.client
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.servers.process import binary, free_port, running
+
+ACCESS_KEY = "test"
+SECRET_KEY = "testtest"
+REGION = "us-east-1"
+BUCKET = "bucket1"
+
+
+@dataclass(frozen=True, slots=True)
+class S3Server:
+    """Where it listens, and how to open a store in it."""
+
+    port: int
+
+    def url(self, prefix: str = "") -> str:
+        return f"s3://{BUCKET}/{prefix}"
+
+    def options(self, **changed: Any) -> dict[str, Any]:
+        """SeaweedFS needs up to 8 s for one of 20 creators of one key: hence the timeout."""
+        return {
+            "endpoint": f"http://127.0.0.1:{self.port}",
+            "access_key_id": ACCESS_KEY,
+            "secret_access_key": SECRET_KEY,
+            "region": REGION,
+            "virtual_hosted_style_request": False,
+            "client_options": {"allow_http": True, "timeout": "30s"},
+            **changed,
+        }
+
+
+@contextmanager
+def seaweedfs(folder: Path) -> Iterator[S3Server]:
+    port, master, volume, filer = free_port(), free_port(), free_port(), free_port()
+    (folder / "data").mkdir()
+    credentials = [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}]
+    actions = ["Admin", "Read", "Write", "List", "Tagging"]
+    identity = {"name": "dev", "credentials": credentials, "actions": actions}
+    (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
+    command = [
+        binary("weed"),
+        f"-logdir={folder}",
+        "server",
+        f"-dir={folder / 'data'}",
+        "-ip=127.0.0.1",
+        "-ip.bind=127.0.0.1",
+        f"-master.port={master}",
+        "-master.volumeSizeLimitMB=64",
+        "-master.electionTimeout=1s",
+        "-master.heartbeatInterval=300ms",
+        "-master.telemetry=false",
+        f"-volume.port={volume}",
+        "-volume.max=50",
+        "-volume.preStopSeconds=0",
+        "-filer",
+        f"-filer.port={filer}",
+        "-s3",
+        f"-s3.port={port}",
+        "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
+        f"-s3.config={folder / 's3.json'}",
+    ]
+    with running(command, folder=folder, ready=lambda: _takes_puts(port)):
+        yield S3Server(port)
+
+
+@contextmanager
+def ministack(folder: Path) -> Iterator[S3Server]:
+    port = free_port()
+    # Without BIND_HOST it listens on every interface.
+    env = {"BIND_HOST": "127.0.0.1", "IOT_MTLS_ENABLED": "0", "GATEWAY_PORT": str(port)}
+    with running([binary("ministack")], folder=folder, env=env, ready=lambda: _takes_puts(port)):
+        yield S3Server(port)
+
+
+@contextmanager
+def rclone(folder: Path) -> Iterator[S3Server]:
+    port = free_port()
+    (folder / "root" / BUCKET).mkdir(parents=True)
+    command = [binary("rclone"), "serve", "s3", "--addr", f"127.0.0.1:{port}"]
+    command += ["--auth-key", f"{ACCESS_KEY},{SECRET_KEY}", "--config", "", str(folder / "root")]
+    with running(command, folder=folder, ready=lambda: _takes_puts(port)):
+        yield S3Server(port)
+
+
+def _takes_puts(port: int) -> bool:
+    """Ready is not an open port: the bucket is there and a first put succeeds."""
+    return signed_put(port, f"/{BUCKET}") in (200, 409) and (
+        signed_put(port, f"/{BUCKET}/ready") == 200
+    )
+
+
+def signed_put(port: int, path: str, body: bytes = b"") -> int:
+    """The status of one PUT, signed by hand (AWS version 4); 0 if nobody answers."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    digest = hashlib.sha256(body).hexdigest()
+    headers = {"host": f"127.0.0.1:{port}", "x-amz-content-sha256": digest, "x-amz-date": stamp}
+    names = ";".join(headers)
+    listed = "".join(f"{name}:{value}\n" for name, value in headers.items())
+    request = f"PUT\n{path}\n\n{listed}\n{names}\n{digest}"
+    scope = f"{stamp[:8]}/{REGION}/s3/aws4_request"
+    to_sign = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
+    key = f"AWS4{SECRET_KEY}".encode()
+    for part in scope.split("/"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    signature = hmac.digest(key, to_sign.encode(), "sha256").hex()
+    headers["authorization"] = (
+        f"AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/{scope},"
+        f"SignedHeaders={names},Signature={signature}"
+    )
+    return request_status("PUT", port, path, headers=headers, body=body)
+
+
+def request_status(
+    method: str, port: int, path: str, *, headers: dict[str, str], body: bytes = b""
+) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request(method, path, body=body, headers=headers)
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return 0
+    finally:
+        connection.close()
