@@ -76,11 +76,10 @@ class CommitLog:
         """
 
         def decide(history: History) -> Body:
-            return Takeover(generation or next_generation((history.generation,)), home)
+            self.generation = generation or next_generation((history.generation,))
+            return Takeover(self.generation, home)
 
-        history = self._append(decide)
-        self.generation = history.generation if generation is None else generation
-        return history
+        return self._append(decide)
 
     def checkpoint(
         self,

@@ -37,6 +37,7 @@ class Found:
     sinks: Mapping[str, SinkPosition]
     damaged: Mapping[CheckpointId, str]  # checkpoints whose files do not all verify, and why
     carried: Mapping[CheckpointId, tuple[Commit, ...]] = field(default_factory=dict)
+    dropped: frozenset[str] = frozenset()  # COMMITs whose runs went with their WAL segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ def plan_recovery(found: Found, *, lose_after: int | None = None) -> Plan:
     if checkpoint is not None:
         commits |= {c.point.digest: c for c in found.carried.get(checkpoint.id, ())}
     replay = tuple(c for c in reversed(line(head, commits)) if not _covered(c, checkpoint))
+    assert not any(c.point.digest in found.dropped for c in replay)
     publish = {
         name: _pending(name, position, head, commits, lose_after)
         for name, position in sorted(found.sinks.items())
@@ -155,7 +157,7 @@ def _base_of(
     """The newest usable checkpoint below *head* on its line; or True if no base is needed."""
     if head is None:
         return None, True
-    walked = line(head, commits)
+    walked = line(head, {d: c for d, c in commits.items() if d not in found.dropped})
     points = {head, *(c.point for c in walked), *(c.parent for c in walked)}
     for checkpoint in sorted(found.history.checkpoints, key=lambda c: (-c.epoch, -c.seq)):
         if point_of(checkpoint) not in points:

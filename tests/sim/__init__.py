@@ -1,0 +1,13 @@
+"""A seeded simulation: real rules, every interleaving we can find, ten guarantees after each step.
+
+scheduler  actors as greenlets; one seed decides who runs, stalls, is killed
+disk       files whose unsynced bytes a power cut may take
+store      an object store that pauses around every call and sometimes answers unclearly
+world      what happened in truth, and the checks
+tasks      Spark tasks that append runs to a core's WAL, with late twins
+driver     one process: claim, look, plan, adopt, publish, run epochs, checkpoint, rewind, trim
+tools      people: savepoints and gc
+run        one seed from start to verdict
+
+A failing seed is printed; `python -m tests.sim.run SEED` replays it with a trace.
+"""
