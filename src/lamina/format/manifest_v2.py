@@ -7,7 +7,7 @@ were left to the caller there: they are kept as `v2.total_...`, and validation c
 
 from __future__ import annotations
 
-from lamina.format.canonical import INTEGER_MIN, Json
+from lamina.format.canonical import INTEGER_MAX, INTEGER_MIN, Json
 from lamina.format.fields import Fields
 from lamina.format.manifest_model import (
     CheckpointManifest,
@@ -20,6 +20,7 @@ from lamina.format.manifest_v1 import kept
 
 VERSION = 2
 SOURCE_TYPE = "connector_type"
+_PARTITION_MAX = (1 << 32) - 1
 
 
 def read(document: Json, where: str) -> CheckpointManifest:
@@ -27,7 +28,7 @@ def read(document: Json, where: str) -> CheckpointManifest:
     f = Fields(document, where)
     f.integer("version")
     epoch, id = f.integer("epoch"), f.checkpoint_id("checkpoint_id")
-    return CheckpointManifest(
+    manifest = CheckpointManifest(
         checkpoint_id=id,
         epoch=epoch,
         timestamp_ms=f.integer("timestamp_ms"),
@@ -39,6 +40,9 @@ def read(document: Json, where: str) -> CheckpointManifest:
         origin=Origin(VERSION, str(id)),
         extra=kept(f, VERSION),
     )
+    if manifest.total_size_bytes > INTEGER_MAX:
+        raise f.bad("the sizes add up to more than 64 bits can hold")
+    return manifest
 
 
 def _connector(f: Fields) -> ConnectorCheckpoint:
@@ -60,8 +64,10 @@ def _operator(f: Fields, epoch: int) -> OperatorRuns:
 
 
 def _run(f: Fields, epoch: int) -> tuple[int, Run]:
-    is_delta = f.flag("is_delta")
-    return f.integer("partition_id"), Run(
+    is_delta, partition = f.flag("is_delta"), f.integer("partition_id")
+    if partition > _PARTITION_MAX:
+        raise f.bad(f"partition_id {partition} does not fit into 32 bits")
+    return partition, Run(
         kind="delta" if is_delta else "snap",
         first_epoch=epoch if is_delta else 0,
         last_epoch=epoch,
