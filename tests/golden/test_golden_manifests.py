@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -341,3 +344,22 @@ def test_without_a_checksum_a_short_sidecar_is_still_an_error() -> None:
     assert read_states(manifest, sidecar, "golden")["join"] == b"join state of epoch 7\xff"
     with pytest.raises(SizeMismatch):
         read_states(manifest, sidecar[:-1], "golden")
+
+
+FORMAT = HERE.parents[1] / "docs" / "FORMAT.md"
+
+
+def test_the_example_of_format_md_is_the_golden_file() -> None:
+    data, text = (HERE / "v3/example.json").read_bytes(), FORMAT.read_text(encoding="utf-8")
+    assert f"```json\n{data.decode()}\n```" in text
+    assert f"`{sha256(data)}`" in text
+
+
+def test_format_md_describes_every_field() -> None:
+    section = FORMAT.read_text(encoding="utf-8").split("## 4 Manifest")[1].split("**Reading.**")[0]
+    described = set(re.findall(r"[a-z][a-z0-9_]+", section))
+    value = json.loads((HERE / "v3/full.json").read_bytes())
+    written = value.keys() - {"note"} | {"origin"}
+    for part in (Run, OperatorCheckpoint, Sidecar, OutputFile, ConnectorCheckpoint, OperatorRuns):
+        written |= {field.name for field in fields(part)} - {"extra"}
+    assert written <= described

@@ -279,7 +279,7 @@ def test_a_total_of_zero_is_no_claim() -> None:
 
 
 def test_format_md_lists_exactly_these_codes() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "FORMAT.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "FORMAT.md").read_text(encoding="utf-8")
     row = re.compile(r"^\| (M\d{3}) \| (\S+) \| (\S+) \| (.+?) \|$", re.MULTILINE)
     listed = {code: (severity, old, title) for code, severity, old, title in row.findall(text)}
     assert listed == {

@@ -90,8 +90,8 @@ class _Reader:
             parent_commit_digest=self._digest(f, "parent_commit_digest", optional=True),
             pipeline_id=f.text("pipeline_id", None),
             pipeline_hash=self._digest(f, "pipeline_hash", optional=True),
-            source_offsets=f.map_of("source_offsets", read_connector),
-            table_offsets=f.map_of("table_offsets", read_connector),
+            source_offsets=f.map_of("source_offsets", _connector),
+            table_offsets=f.map_of("table_offsets", _connector),
             sink_epochs=f.integer_map("sink_epochs", least=0),
             sink_commit_statuses=read_statuses(f),
             operators=f.map_of("operators", self.operator),
@@ -200,6 +200,11 @@ def _sha256(f: Fields, name: str, value: Any) -> Any:
     if value is not None and not _SHA256.fullmatch(value):
         raise f.bad(f"{name} {value[:80]!r} is no SHA-256 in lower-case hex")
     return value
+
+
+def _connector(f: Fields) -> ConnectorCheckpoint:
+    f.require("offsets", "metadata")
+    return read_connector(f)
 
 
 def read_connector(f: Fields) -> ConnectorCheckpoint:
