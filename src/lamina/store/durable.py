@@ -25,6 +25,10 @@ TEMP_TRIES_MAX = 1000
 _SYNCED_FOLDERS_MAX = 64
 
 
+class FsyncFailed(OSError):
+    """The disk did not take the entries of a folder; a second try may succeed and lie."""
+
+
 class TempFiles:
     """The folder of files that are still being written."""
 
@@ -98,7 +102,7 @@ class FolderSync:
         if fd is None:
             fd = _open_folder(folder)
         try:
-            os.fsync(fd)
+            _fsync_folder(fd)
             if not known:
                 for above in self._above(folder):
                     sync_folder(above)
@@ -136,9 +140,16 @@ def sync_folder(folder: Path) -> None:
     """Make the entries of one folder durable."""
     fd = _open_folder(folder)
     try:
-        os.fsync(fd)
+        _fsync_folder(fd)
     finally:
         os.close(fd)
+
+
+def _fsync_folder(fd: int) -> None:
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        raise FsyncFailed(error.errno, error.strerror) from error
 
 
 def make_root(root: Path) -> None:

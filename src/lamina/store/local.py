@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,21 +19,20 @@ from lamina.errors import (
     BadName,
     LaminaError,
     NotFound,
-    Refused,
     SizeMismatch,
     StoreError,
     StoreReadOnly,
     UsageError,
 )
 from lamina.store.base import Data, Folder, ObjectInfo, check_key
-from lamina.store.durable import FolderSync, TempFiles, make_root
-from lamina.store.folders import below, check_prefix
+from lamina.store.durable import FolderSync, FsyncFailed, TempFiles, make_root
+from lamina.store.folders import check_prefix
 from lamina.store.os_errors import from_os_error, typed_errors
 from lamina.store.readback import create
+from lamina.store.walk import level, refused_link, walk
 
 SEGMENT_BYTES_MAX = 255
 MKDIR_TRIES_MAX = 100
-_NOT_A_KEY = re.compile(r"\.tmp|.*[\x00-\x1f\x7f\\\ud800-\udfff]", re.DOTALL)
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe must not block us
 
 
@@ -58,7 +56,7 @@ class LocalStore:
     def _prepare_temps(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
         if folder.is_symlink():
-            raise _refused_link(folder)
+            raise refused_link(folder)
         self._temps.sweep()
 
     @property
@@ -103,27 +101,10 @@ class LocalStore:
     # Listing
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
-        return self._walk(self._folder(prefix), check_prefix(prefix), after)
-
-    def _walk(self, folder: Path, prefix: str, after: str) -> Iterator[ObjectInfo]:
-        """Depth first. A folder sorts as its name and a slash: `a-b` comes before `a/b`."""
-        with typed_errors(folder):
-            entries = sorted((_sort_name(entry), entry) for entry in _entries(folder))
-        for name, entry in entries:
-            key = below(prefix, name)
-            if key.endswith("/"):
-                if key > after or after.startswith(key):
-                    yield from self._walk(Path(entry.path), key[:-1], after)
-            elif key > after and (info := _info(entry, key)):
-                yield info
+        return walk(self._folder(prefix), check_prefix(prefix), after)
 
     def list_folder(self, prefix: str = "") -> Folder:
-        folder, prefix = self._folder(prefix), check_prefix(prefix)
-        with typed_errors(folder):
-            entries = sorted(_entries(folder), key=lambda entry: entry.name)
-            files = [_info(e, below(prefix, e.name)) for e in entries if not _is_folder(e)]
-            folders = [e.name for e in entries if _is_folder(e) and _holds_object(Path(e.path))]
-        return Folder(tuple(info for info in files if info), tuple(folders))
+        return level(self._folder(prefix), check_prefix(prefix))
 
     # Writing
 
@@ -139,10 +120,9 @@ class LocalStore:
         self._sync(path.parent)
 
     def _create(self, path: Path, data: Data) -> None:
-        if path.is_file():
-            raise AlreadyExists("the key is taken", where=str(path))  # spares a useless write
+        _refuse_taken(path)  # spares a useless write; what counts is the link
         with typed_errors(path), self._temps.written(data) as temp:
-            self._publish(path, lambda: path.hardlink_to(temp))
+            self._publish(path, lambda: _link(temp, path))
 
     def delete(self, key: str) -> None:
         path = self._path_to_write(key)
@@ -166,17 +146,28 @@ class LocalStore:
             except FileNotFoundError:
                 continue
             except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
-                raise _taken(path, self._root) from error
+                if reason := _in_the_way(path, self._root):
+                    raise reason from error
+                continue
             return self._sync(path.parent)
         raise StoreError("its folder is removed as fast as it is made", where=str(path))
 
     def _sync(self, folder: Path) -> None:
-        """A folder whose fsync failed once may lie the next time: this store is finished then."""
+        """Sync *folder*, or if a deleter removed it (and what we put) the first one that is there.
+
+        A folder whose fsync failed once may lie the next time: this store is finished then.
+        """
         try:
             self._folders.sync_up(folder)
-        except OSError as error:
+        except FileNotFoundError as error:
+            if folder == self._root:
+                raise from_os_error(error, folder) from error
+            self._sync(folder.parent)
+        except FsyncFailed as error:
             self._failed = from_os_error(error, folder)
             raise self._failed from error
+        except OSError as error:
+            raise from_os_error(error, folder) from error
 
     def _remove_empty_folders(self, folder: Path) -> None:
         """Object stores have no empty folders. Sync the first one above that stays."""
@@ -218,7 +209,7 @@ class LocalStore:
                 raise BadName(f"a local name has {SEGMENT_BYTES_MAX} bytes at most", where=key)
             path = path / segment
         if os.path.realpath(path) != str(path):
-            raise _refused_link(path)
+            raise refused_link(path)
         return path
 
 
@@ -232,61 +223,26 @@ def _read_exactly(fd: int, start: int, length: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """What can be a key; a link is refused, because hiding it would be success with less."""
+def _link(temp: Path, path: Path) -> None:
     try:
-        with os.scandir(folder) as found:
-            for entry in found:
-                if entry.is_symlink():
-                    raise _refused_link(Path(entry.path))
-                if not _NOT_A_KEY.match(entry.name):
-                    yield entry
-    except (FileNotFoundError, NotADirectoryError):
-        return  # nothing below it, or deleted meanwhile
+        path.hardlink_to(temp)
+    except FileExistsError:
+        _refuse_taken(path)
+        raise  # a folder, or an object that was deleted meanwhile
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    return entry.is_dir(follow_symlinks=False)
-
-
-def _sort_name(entry: os.DirEntry[str]) -> str:
-    return f"{entry.name}/" if _is_folder(entry) else entry.name
-
-
-def _info(entry: os.DirEntry[str], key: str) -> ObjectInfo | None:
-    """None for what is no file, or was deleted meanwhile."""
-    try:
-        found = entry.stat(follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-    return ObjectInfo(key, found.st_size) if stat.S_ISREG(found.st_mode) else None
-
-
-def _holds_object(folder: Path) -> bool:
-    """Whether any file lies below, found at the first one; a crash or a race can leave none."""
-    folders = []
-    for entry in _entries(folder):
-        if entry.is_file(follow_symlinks=False):
-            return True
-        if _is_folder(entry):
-            folders.append(Path(entry.path))
-    return any(_holds_object(each) for each in folders)
-
-
-def _taken(path: Path, root: Path) -> LaminaError:
-    """Why a file could not get its name: it is an object's, or a folder's, or below an object."""
+def _refuse_taken(path: Path) -> None:
     if path.is_file():
-        return AlreadyExists("the key is taken", where=str(path))
+        raise AlreadyExists("the key is taken", where=str(path))
+
+
+def _in_the_way(path: Path, root: Path) -> LaminaError | None:
+    """A folder of the same name, or an object on the way; None if it was a race with a deleter."""
+    above = [folder for folder in path.parents if folder.is_relative_to(root)]
+    if not path.is_dir() and not any(each.is_file() for each in above):
+        return None
     return StoreError(
         "a local folder cannot hold both an object and objects below its name",
         where=str(path),
         advice=f"Use another key, or an object store instead of {root}",
-    )
-
-
-def _refused_link(path: Path) -> Refused:
-    return Refused(
-        "symbolic links inside a local store are not followed",
-        where=str(path),
-        advice="Replace the link by what it leads to, or open the store at its target",
     )
