@@ -34,6 +34,7 @@ from lamina.format.canonical import decode, digest_of, encode, sha256_hex
 )
 def test_a_value_has_these_bytes(value: Any, data: bytes) -> None:
     assert encode(value) == data
+    assert encode(decode(data, "x")) == data
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,7 @@ def test_a_missing_collection_is_empty_unless_it_is_required() -> None:
 def test_integers_have_a_least_value() -> None:
     assert fields(a=-5).integer("a", least=-5) == -5
     assert fields(a={"x": -5}).integer_map("a") == {"x": -5}
+    assert fields(a={"x": 0}).integer_map("a", least=0) == {"x": 0}
     with pytest.raises(BadManifest, match="at least 0"):
         fields(a={"x": -5}).integer_map("a", least=0)
 

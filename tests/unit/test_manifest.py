@@ -434,6 +434,15 @@ def test_several_entries_of_a_v2_partition_stay_in_order() -> None:
     assert [run.kind for run in manifest.operators["a"].partitions[3]] == ["snap", "delta"]
 
 
+def test_numbers_of_v2_are_as_large_as_rust_had_them() -> None:
+    entry = {"partition_id": 2**32 - 1, "is_delta": False, "path": "p", "size_bytes": 2**64 - 1}
+    manifest = read(V2 | {"operators": {"a": {"partitions": [entry]}}})
+    assert decode(encode(manifest), "") == manifest
+    for bad in ([entry | {"partition_id": 2**32}], [entry, entry]):
+        with pytest.raises(BadManifest, match="bits"):
+            read(V2 | {"operators": {"a": {"partitions": bad}}})
+
+
 def test_states_are_inline_or_external_and_exactly_one_of_them() -> None:
     for state in (OperatorCheckpoint(), OperatorCheckpoint(state_b64="", external=True)):
         with pytest.raises(Corrupt, match="exactly one"):

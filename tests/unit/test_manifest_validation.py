@@ -276,6 +276,35 @@ def test_a_total_of_zero_is_no_claim() -> None:
     assert "M074" not in codes(legacy(extra={"v2.total_size_bytes": 0}))
     wrong = OperatorRuns({0: (SNAP,)}, {"v2.total_bytes": 99})
     assert "M074" in codes(legacy(operators={"agg": wrong}))
+    right = OperatorRuns({0: (SNAP,)}, {"v2.total_bytes": 100})
+    assert "M074" not in codes(legacy(operators={"agg": right}))
+
+
+def test_a_delta_without_a_base_has_its_code_in_every_version() -> None:
+    alone = runs(DELTA, parent_id=None)
+    assert {"M042", "M043"} & codes(alone) == {"M042"}
+    old = replace(alone, origin=Origin(2, str(OWN)), vnode_count=0)
+    assert {"M042", "M043"} & codes(old) == {"M043"}
+    assert {"M042", "M043"} & codes(replace(old, parent_id=PARENT)) == {"M042"}
+
+
+def test_one_digest_is_enough_for_an_external_state() -> None:
+    assert codes(states(rank=OperatorCheckpoint.in_sidecar(6, 4))) == set()
+    assert codes(sound(sidecar=Sidecar(f"{OWN}/state.bin", 10))) == set()
+
+
+def test_a_name_listed_twice_in_order_is_not_called_unsorted() -> None:
+    assert codes(sound(source_names=("trades", "trades"))) == {"M011"}
+
+
+def test_a_path_used_twice_is_reported_at_its_first_use() -> None:
+    found = [f.field for f in validate(runs(SNAP, DELTA, DELTA)) if f.code == "M049"]
+    assert found == ["operators['agg'].partitions[0][1].path"]
+
+
+def test_every_hash_of_version_1_is_one() -> None:
+    assert "M010" not in codes(legacy(pipeline_hash="0123456789abcdef"))
+    assert "M010" in codes(legacy(pipeline_hash="0123456789abcdeF"))
 
 
 def test_format_md_lists_exactly_these_codes() -> None:
