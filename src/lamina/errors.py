@@ -22,6 +22,7 @@ LaminaError
     +-- StoreReadOnly     the store takes no writes
     +-- StoreFull         no space or quota left
     +-- UnsafeStore       the store ignores create-only puts: two writers would not see each other
+    +-- UploadFailed      some of many uploads failed; `uploaded` names what is now an orphan
     +-- Cancelled         the caller asked to stop
 
 The codes are stable: scripts may match on them. docs/errors.md explains each.
@@ -158,6 +159,31 @@ class UnsafeStore(StoreError):
 
 class Cancelled(StoreError):
     code = "LAM-5006"
+
+
+class UploadFailed(StoreError):
+    code = "LAM-5007"
+    default_advice = "Begin a new checkpoint; gc removes what this one left behind"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        where: str = "",
+        advice: str = "",
+        uploaded: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message, where=where, advice=advice)
+        self.uploaded = uploaded
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild_upload, (self.message, self.where, self.advice, self.uploaded))
+
+
+def _rebuild_upload(
+    message: str, where: str, advice: str, uploaded: tuple[str, ...]
+) -> UploadFailed:
+    return UploadFailed(message, where=where, advice=advice, uploaded=uploaded)
 
 
 def all_errors() -> tuple[type[LaminaError], ...]:

@@ -274,6 +274,7 @@ class Driver:
                 epoch=head.epoch,
                 manifest_sha256=sha256_hex(manifest),
                 manifest_size=len(manifest),
+                total_size=0,
                 commit_digest=head.digest,
             )
         except LaminaError as error:

@@ -180,7 +180,7 @@ def g1_the_log_entry_comes_before_the_manifest(patch: Patch) -> None:
         log = commit_log.CommitLog(self.store, self.world.paths, self.clock)
         log.generation = self.generation
         begin = self._begin(log.read())
-        append(log, begin, epoch=head.epoch, manifest_sha256="", manifest_size=0)
+        append(log, begin, epoch=head.epoch, manifest_sha256="", manifest_size=0, total_size=0)
 
     patch(driver.Driver, "_checkpoint", early)
 

@@ -1,0 +1,38 @@
+"""Checkpoints in an object store: write, list, verify, pin, prune, copy, read."""
+
+from lamina.checkpoint.checkpointer import Checkpointer, PartitionData
+from lamina.checkpoint.commit_log import CommitLog
+from lamina.checkpoint.gc import FolderPlan, GcPlan, delete_checkpoint, plan_gc, run_gc
+from lamina.checkpoint.progress import Progress
+from lamina.checkpoint.savepoints import (
+    Savepoint,
+    create_savepoint,
+    drop_savepoint,
+    find_savepoint,
+    list_savepoints,
+)
+from lamina.checkpoint.transfer import CopyReport, copy_checkpoint
+from lamina.checkpoint.verify import CheckpointReport, Problem, VerifyReport, verify
+
+__all__ = [
+    "CheckpointReport",
+    "Checkpointer",
+    "CommitLog",
+    "CopyReport",
+    "FolderPlan",
+    "GcPlan",
+    "PartitionData",
+    "Problem",
+    "Progress",
+    "Savepoint",
+    "VerifyReport",
+    "copy_checkpoint",
+    "create_savepoint",
+    "delete_checkpoint",
+    "drop_savepoint",
+    "find_savepoint",
+    "list_savepoints",
+    "plan_gc",
+    "run_gc",
+    "verify",
+]

@@ -27,6 +27,7 @@ from lamina.format.log import (
     Unpin,
     decode_entry,
     decode_hint,
+    encode_begin,
     encode_entry,
     encode_hint,
 )
@@ -88,17 +89,20 @@ class CommitLog:
         epoch: int,
         manifest_sha256: str,
         manifest_size: int,
+        total_size: int,
         commit_digest: str | None = None,
     ) -> History:
         """Make the checkpoint exist. Everything its manifest names must be durable by now."""
         body = Checkpoint(
-            begin.id,
-            epoch,
-            begin.parent,
-            begin.after,
-            manifest_sha256,
-            manifest_size,
-            commit_digest,
+            id=begin.id,
+            epoch=epoch,
+            parent=begin.parent,
+            after=begin.after,
+            begin_sha256=sha256_hex(encode_begin(begin)),
+            manifest_sha256=manifest_sha256,
+            manifest_size=manifest_size,
+            total_size=total_size,
+            commit_digest=commit_digest,
         )
         return self._append(lambda history: None if _has(history, body) else body)
 
@@ -127,6 +131,19 @@ class CommitLog:
 
         return self._append(decide)
 
+    def write_hint(self) -> None:
+        """Let `_latest` point at the end of the log; a failure is remembered, and does no harm."""
+        history = self.read()
+        if history.digest is None:
+            return
+        newest = history.newest
+        hint = Hint(history.seq, history.digest, newest.id if newest else None)
+        self.hint_error = None
+        try:
+            self._store.put(self._paths.latest_pointer(), encode_hint(hint))
+        except StoreError as error:
+            self.hint_error = error
+
     def entries(self, first: int = 1) -> Iterator[tuple[Entry, str]]:
         """Every entry with its digest, from the start: for `verify` and for people."""
         seq = first
@@ -148,9 +165,8 @@ class CommitLog:
                 self._store.put_if_absent(self._paths.log_entry(history.seq + 1), data)
             except AlreadyExists:
                 continue  # somebody else's entry: read it, then judge again
-            history = self.read()
-            self._write_hint(history)
-            return history
+            self.write_hint()
+            return self.read()
 
     def _generation_for(self, body: Body, history: History) -> int:
         match body:
@@ -207,16 +223,6 @@ class CommitLog:
             return None
         found = self._raw(hint.seq) if hint else None
         return hint if hint and found and sha256_hex(found) == hint.sha256 else None
-
-    def _write_hint(self, history: History) -> None:
-        assert history.digest is not None
-        newest = history.newest
-        hint = Hint(history.seq, history.digest, newest.id if newest else None)
-        self.hint_error = None
-        try:
-            self._store.put(self._paths.latest_pointer(), encode_hint(hint))
-        except StoreError as error:
-            self.hint_error = error  # the entry stands without it
 
     def _must(self, seq: int) -> tuple[Entry, str, str]:
         found = self._entry(seq)

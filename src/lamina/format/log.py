@@ -39,8 +39,10 @@ class Checkpoint:
     epoch: int
     parent: CheckpointId | None
     after: int  # seq of the TAKEOVER, CHECKPOINT or REWIND it was begun after
+    begin_sha256: str
     manifest_sha256: str
     manifest_size: int
+    total_size: int  # of every file the manifest names, for people
     commit_digest: str | None = None
 
 
@@ -282,8 +284,10 @@ def _encode_checkpoint(entry: Checkpoint) -> dict[str, Json]:
         "epoch": entry.epoch,
         "parent": _text(entry.parent),
         "after": entry.after,
+        "begin_sha256": entry.begin_sha256,
         "manifest_sha256": entry.manifest_sha256,
         "manifest_size": entry.manifest_size,
+        "total_size": entry.total_size,
         "commit_digest": entry.commit_digest,
     }
 
@@ -294,8 +298,10 @@ def _decode_checkpoint(fields: Fields) -> Checkpoint:
         epoch=fields.integer("epoch"),
         parent=fields.checkpoint_id("parent", None),
         after=fields.integer("after"),
+        begin_sha256=fields.text("begin_sha256"),
         manifest_sha256=fields.text("manifest_sha256"),
         manifest_size=fields.integer("manifest_size"),
+        total_size=fields.integer("total_size"),
         commit_digest=fields.text("commit_digest", None),
     )
 

@@ -7,8 +7,8 @@ and of its own folder only, and its parent cannot be forgotten (lamina.protocol.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from lamina.errors import StillNeeded, UsageError
@@ -45,16 +45,19 @@ def line_of(history: History) -> tuple[Committed, ...]:
 
 
 def plan_forget(history: History, retain: int) -> tuple[CheckpointId, ...]:
-    """The checkpoints beyond the newest *retain* that nothing holds, oldest first.
+    """The checkpoints beyond the newest *retain* that nothing holds, oldest first."""
+    return tuple(id for id in _beyond(history, retain) if not _held_by(history, id))
 
-    The newest are counted twice: along the line that the pipeline is on, because recovery falls
-    back along it, and over all, so that a rewind does not at once delete what it left behind.
-    """
-    if retain < 1:
-        raise UsageError(f"retention must keep at least one checkpoint, not {retain}")
-    newest = sorted(history.checkpoints, key=lambda c: (c.epoch, c.seq), reverse=True)
-    keep = {c.id for c in (*newest[:retain], *line_of(history)[:retain])}
-    return tuple(c.id for c in history.checkpoints if c.id not in keep and _free(history, c.id))
+
+def held(history: History, retain: int) -> tuple[tuple[CheckpointId, str], ...]:
+    """The checkpoints beyond the newest *retain* that must stay, and why."""
+    found = ((id, _held_by(history, id)) for id in _beyond(history, retain))
+    return tuple((id, why) for id, why in found if why)
+
+
+def forgotten(history: History, ids: Collection[CheckpointId]) -> History:
+    """The history as it would be after a FORGET: for showing a plan."""
+    return replace(history, checkpoints=tuple(c for c in history.checkpoints if c.id not in ids))
 
 
 def fate_of(history: History, id: CheckpointId, begin: Begin | None) -> Fate:
@@ -90,9 +93,22 @@ def wal_floor(history: History, retain: int, sink_epochs: Iterable[int]) -> int:
     return min((oldest, *sink_epochs))
 
 
-def _free(history: History, id: CheckpointId) -> bool:
+def _beyond(history: History, retain: int) -> Iterator[CheckpointId]:
+    """What the count alone would let go.
+
+    The newest are counted twice: along the line that the pipeline is on, because recovery falls
+    back along it, and over all, so that a rewind does not at once delete what it left behind.
+    """
+    if retain < 1:
+        raise UsageError(f"retention must keep at least one checkpoint, not {retain}")
+    newest = sorted(history.checkpoints, key=lambda c: (c.epoch, c.seq), reverse=True)
+    keep = {c.id for c in (*newest[:retain], *line_of(history)[:retain])}
+    return (c.id for c in history.checkpoints if c.id not in keep)
+
+
+def _held_by(history: History, id: CheckpointId) -> str:
     try:
         judge_forget(history, id)
-    except StillNeeded:
-        return False
-    return True
+    except StillNeeded as error:
+        return error.message
+    return ""

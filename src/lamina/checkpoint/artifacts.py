@@ -1,0 +1,110 @@
+"""Moving the bytes of checkpoints: hashed when written, checked when read.
+
+Size first, then digest; a file is moved part by part, so that one larger than memory can be.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from lamina.clock import Clock, new_writer_id
+from lamina.errors import DigestMismatch, SizeMismatch
+from lamina.store.base import PART_SIZE_BYTES, Data, Store, parts_of, size_of
+
+T = TypeVar("T")
+
+READS_MAX = 2
+"""A wrong digest is read once more: the network may have lied, a disk will say it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    sha256: str
+    size: int
+
+
+class Named(Protocol):
+    """What a manifest says about a file."""
+
+    @property
+    def size(self) -> int | None: ...
+    @property
+    def sha256(self) -> str | None: ...
+
+
+def digest_of(data: Data) -> Digest:
+    """Size and SHA-256, in one pass over parts."""
+    digest = hashlib.sha256()
+    size = 0
+    for part in parts_of(data):
+        digest.update(part)
+        size += len(part)
+    assert size == size_of(data), "the data changed while it was read"
+    return Digest(digest.hexdigest(), size)
+
+
+def upload(store: Store, key: str, data: Data) -> Digest:
+    """Put create-only and return what a manifest has to say about it."""
+    digest = digest_of(data)
+    store.put_if_absent(key, data)
+    return digest
+
+
+def download(store: Store, key: str, expected: Named) -> bytes:
+    """The whole object, proven to be the one that was saved."""
+    return _twice(lambda: b"".join(_proven_parts(store, key, expected)))
+
+
+def download_into(store: Store, key: str, expected: Named, target: Path, clock: Clock) -> None:
+    """Stream the object into a file that appears only when it is proven whole."""
+    partial = target.with_name(f".{target.name[:100]}.{new_writer_id(clock)[:8]}.partial")
+    try:
+        _twice(lambda: _fill(partial, _proven_parts(store, key, expected)))
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def check(store: Store, key: str, expected: Named) -> int:
+    """Read the whole object and keep nothing; returns its size."""
+    return _twice(lambda: sum(len(part) for part in _proven_parts(store, key, expected)))
+
+
+def check_size(actual: int, expected: Named, where: str) -> None:
+    if expected.size is not None and actual != expected.size:
+        raise SizeMismatch(f"{actual} bytes where {expected.size} were saved", where=where)
+
+
+def _proven_parts(store: Store, key: str, expected: Named) -> Iterator[bytes]:
+    """The parts of an object; its last step raises if they were not what was saved."""
+    where = f"{store.url}/{key}"
+    size = store.head(key).size
+    check_size(size, expected, where)
+    digest = hashlib.sha256()
+    for start in range(0, size, PART_SIZE_BYTES):
+        part = store.get_range(key, start, min(PART_SIZE_BYTES, size - start))
+        digest.update(part)
+        yield part
+    if expected.sha256 is not None and digest.hexdigest() != expected.sha256:
+        raise DigestMismatch(
+            f"SHA-256 is {digest.hexdigest()}, {expected.sha256} was saved", where=where
+        )
+
+
+def _fill(path: Path, parts: Iterator[bytes]) -> None:
+    with path.open("wb") as file:
+        for part in parts:
+            file.write(part)
+
+
+def _twice(read: Callable[[], T]) -> T:
+    for _ in range(READS_MAX - 1):
+        try:
+            return read()
+        except DigestMismatch:
+            continue
+    return read()

@@ -1,0 +1,168 @@
+"""Garbage collection (R11): plan, show, then do. No clock is looked at.
+
+1. FORGET in the log: from here on the checkpoints do not exist, and nobody can pin them.
+2. Delete what no checkpoint that exists names, folder by folder, begin.json last.
+
+Killed anywhere, the next run finds the same garbage and goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lamina.checkpoint.checkpointer import Checkpointer
+from lamina.checkpoint.parallel import run_bounded
+from lamina.checkpoint.progress import Progress, Report, silent
+from lamina.errors import Corrupt, NotFound, StoreError
+from lamina.format.log import Begin, decode_begin
+from lamina.format.names import parse_id
+from lamina.ids import CheckpointId
+from lamina.protocol.history import History
+from lamina.protocol.retention import Fate, fate_of, forgotten, held, plan_forget, plan_sweep
+from lamina.store.base import ObjectInfo
+
+
+@dataclass(frozen=True, slots=True)
+class FolderPlan:
+    """What happens to the folder of one checkpoint id."""
+
+    id: CheckpointId
+    fate: Fate
+    delete: tuple[ObjectInfo, ...] = ()  # in this order
+    shared: tuple[str, ...] = ()  # what checkpoints that exist still use
+
+
+@dataclass(frozen=True, slots=True)
+class GcPlan:
+    """Everything a gc would do. Making it changes nothing."""
+
+    forget: tuple[CheckpointId, ...]
+    held: tuple[tuple[CheckpointId, str], ...]  # beyond the retention, and why they stay
+    folders: tuple[FolderPlan, ...]
+
+    @property
+    def delete(self) -> tuple[ObjectInfo, ...]:
+        return tuple(info for folder in self.folders for info in folder.delete)
+
+    @property
+    def bytes(self) -> int:
+        return sum(info.size for info in self.delete)
+
+
+def plan_gc(checkpointer: Checkpointer, *, retain: int) -> GcPlan:
+    """What `run_gc` would do now: the newest *retain* checkpoints and every savepoint stay."""
+    forget = plan_forget(checkpointer.history(), retain)
+    collector = _Collector(checkpointer, forget)
+    return GcPlan(forget, held(collector.history(), retain), collector.folders())
+
+
+def run_gc(checkpointer: Checkpointer, *, retain: int, report: Report = silent) -> GcPlan:
+    """Forget, then delete; returns what was done."""
+    before = checkpointer.history()
+    after = checkpointer.log.forget(lambda now: plan_forget(now, retain))
+    forget = tuple(c.id for c in before.checkpoints if after.find(c.id) is None)
+    collector = _Collector(checkpointer)
+    folders = collector.folders()
+    collector.delete(folders, report)
+    return GcPlan(forget, held(after, retain), folders)
+
+
+def delete_checkpoint(checkpointer: Checkpointer, id: CheckpointId) -> FolderPlan:
+    """Forget one checkpoint and delete its files, except those that others use.
+
+    StillNeeded if it is pinned, the newest, or what the pipeline stands on. Afterwards its folder
+    is looked at again: what is left is what `shared` names, or the call fails.
+    """
+    checkpointer.find(id)
+    checkpointer.log.forget(lambda now: (id,) if now.find(id) else ())
+    collector = _Collector(checkpointer)
+    plan = collector.folder(id)
+    collector.delete((plan,), silent)
+    left = {info.key for info in checkpointer.store.list(checkpointer.paths.checkpoint_dir(id))}
+    if unexpected := sorted(left - set(plan.shared) - {checkpointer.paths.begin(id)}):
+        raise StoreError(
+            f"{len(unexpected)} objects of the deleted checkpoint {id} are still there",
+            where=unexpected[0],
+            advice="Another process may be writing there; `lamina gc` removes them later",
+        )
+    return plan
+
+
+class _Collector:
+    """Judges folders. *forget* is left out of the history when a plan is only shown."""
+
+    def __init__(self, checkpointer: Checkpointer, forget: tuple[CheckpointId, ...] = ()) -> None:
+        self._checkpointer = checkpointer
+        self._store = checkpointer.store
+        self._paths = checkpointer.paths
+        self._forget = forget
+        self._references: frozenset[str] | None = None
+
+    def history(self) -> History:
+        return forgotten(self._checkpointer.history(), self._forget)
+
+    def folders(self) -> tuple[FolderPlan, ...]:
+        listed = self._store.list_folder(self._paths.base).folders
+        ids = sorted(id for folder in listed if (id := parse_id(folder)))
+        plans = (self.folder(id) for id in ids)
+        return tuple(plan for plan in plans if plan.fate is not Fate.EXISTS)
+
+    def folder(self, id: CheckpointId) -> FolderPlan:
+        """What to do with one folder. The log is read after begin.json, so "dead" is final."""
+        begin = self._begin(id)
+        fate = fate_of(self.history(), id, begin)
+        if fate is not Fate.GARBAGE:
+            return FolderPlan(id, fate)
+        objects = {info.key: info for info in self._store.list(self._paths.checkpoint_dir(id))}
+        sweep = plan_sweep(objects, self._paths.begin(id), self._named())
+        delete = tuple(objects[key] for key in sweep.delete if key in objects)
+        return FolderPlan(id, fate, delete, sweep.shared)
+
+    def delete(self, plans: Sequence[FolderPlan], report: Report) -> None:
+        """Everything but begin.json first: while that one stands, garbage is known as garbage."""
+        infos = [info for plan in plans for info in plan.delete]
+        begins = {self._paths.begin(plan.id) for plan in plans}
+        first = [info for info in infos if info.key not in begins]
+        last = [info for info in infos if info.key in begins]
+        count = 0
+        for group in (first, last):
+            jobs = run_bounded(
+                group,
+                lambda info: self._store.delete(info.key),
+                limit=self._checkpointer.max_concurrent,
+                stop_on_error=True,
+            )
+            errors = []
+            for done in jobs:
+                errors += [done.error] if done.error else []
+                count += 1
+                report(Progress(count, len(infos), "objects", done.item.key))
+            if errors:
+                raise errors[0]
+
+    def _named(self) -> frozenset[str]:
+        """Every file that a checkpoint that exists names; unreadable manifests stop the gc."""
+        if self._references is None:
+            found: set[str] = set()
+            for committed in self.history().checkpoints:
+                try:
+                    manifest = self._checkpointer.load_manifest(committed.id)
+                except (Corrupt, NotFound) as error:
+                    raise Corrupt(
+                        f"the manifest of checkpoint {committed.id} cannot be read, so nobody "
+                        f"knows which files it needs: {error.message}",
+                        where=error.where,
+                        advice="Nothing was deleted. Restore the manifest, or drop its savepoint",
+                    ) from error
+                found |= {self._paths.absolute(a.path) for a in manifest.artifacts()}
+            self._references = frozenset(found)
+        return self._references
+
+    def _begin(self, id: CheckpointId) -> Begin | None:
+        """begin.json, or None if it is missing or damaged: then the folder is left alone."""
+        key = self._paths.begin(id)
+        try:
+            return decode_begin(self._store.get(key), key)
+        except (NotFound, Corrupt):
+            return None

@@ -1,0 +1,22 @@
+"""How long work tells how far it is; the command line draws it, a library user may ignore it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    done: int
+    total: int
+    unit: str  # "bytes" or "objects"
+    what: str  # what was just finished
+
+
+Report: TypeAlias = Callable[[Progress], None]
+
+
+def silent(_: Progress) -> None:
+    """Tell nobody."""

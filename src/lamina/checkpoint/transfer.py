@@ -1,0 +1,148 @@
+"""Copies a checkpoint to another store or base, byte for byte, and verifies it there.
+
+Paths in a manifest are relative to the base, so the copy has the same manifest and digest. The
+target is a base of its own: it may hold other copies, never a pipeline that runs there.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from lamina.checkpoint import artifacts
+from lamina.checkpoint.checkpointer import Checkpointer
+from lamina.checkpoint.parallel import run_bounded
+from lamina.checkpoint.progress import Progress, Report, silent
+from lamina.checkpoint.verify import CheckpointReport, verify
+from lamina.clock import new_writer_id
+from lamina.errors import Corrupt, NotFound, Refused
+from lamina.format.log import Begin, Committed, encode_begin
+from lamina.format.manifest import Artifact, CheckpointManifest
+from lamina.format.names import parse_id
+from lamina.ids import CheckpointId
+from lamina.protocol.history import COPY_HOME
+from lamina.store.base import PART_SIZE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReport:
+    checkpoint: Committed
+    objects: int
+    bytes: int
+    verified: CheckpointReport
+
+
+def copy_checkpoint(
+    source: Checkpointer, id: CheckpointId, target: Checkpointer, *, report: Report = silent
+) -> CopyReport:
+    """Copy what the checkpoint needs, make it exist at the target, verify it there.
+
+    Killed on the way, the target has no checkpoint; the same call again goes on.
+    """
+    manifest = source.load_manifest(id)
+    committed = target.history().find(id)
+    if committed is None:
+        committed = _copy(source, manifest, target, report)
+    verified = verify(target, (id,)).checkpoints[0]
+    if not verified.ok:
+        raise Corrupt(
+            f"the copy of checkpoint {id} is not whole: {verified.problems[0].message}",
+            where=verified.problems[0].where,
+        )
+    return CopyReport(committed, len(manifest.artifacts()) + 1, manifest.total_size_bytes, verified)
+
+
+def _copy(
+    source: Checkpointer, manifest: CheckpointManifest, target: Checkpointer, report: Report
+) -> Committed:
+    begin = _claim(source, manifest.checkpoint_id, target)
+    _mark_folders(target, begin, manifest)
+    _copy_files(source, manifest, target, report)
+    entry = source.find(manifest.checkpoint_id).entry
+    key = source.paths.manifest(manifest.checkpoint_id)
+    raw = artifacts.download(
+        source.store, key, Artifact(key, entry.manifest_size, entry.manifest_sha256)
+    )
+    target.store.put_if_absent(target.paths.manifest(manifest.checkpoint_id), raw)
+    history = target.log.checkpoint(
+        begin,
+        epoch=entry.epoch,
+        manifest_sha256=entry.manifest_sha256,
+        manifest_size=entry.manifest_size,
+        total_size=entry.total_size,
+        commit_digest=entry.commit_digest,
+    )
+    committed = history.find(manifest.checkpoint_id)
+    assert committed is not None, "an entry that was just read back"
+    return committed
+
+
+def _claim(source: Checkpointer, id: CheckpointId, target: Checkpointer) -> Begin:
+    """Take the target over as nobody's home; a pipeline that lives there is left alone."""
+    home = target.history().home
+    if home and not home.startswith(COPY_HOME):
+        raise Refused(
+            f"a pipeline with its home in {home} lives at the target",
+            where=target.store.url,
+            advice="Copy to an empty base, or to one that holds only copies",
+        )
+    history = target.log.take_over(f"{COPY_HOME}{source.store.url}")
+    begin = Begin(
+        id=id,
+        generation=target.log.generation,
+        parent=None,
+        after=history.lineage_seq,
+        writer=new_writer_id(target.clock),
+        timestamp_ms=target.clock.now_ms(),
+    )
+    # Overwrites the begin.json of an interrupted copy: the TAKEOVER has just made that one dead.
+    target.store.put(target.paths.begin(id), encode_begin(begin))
+    return begin
+
+
+def _mark_folders(target: Checkpointer, begin: Begin, manifest: CheckpointManifest) -> None:
+    """Runs of ancestors lie in folders of their own ids; with a begin.json gc can judge them."""
+    folders = {artifact.path.split("/")[0] for artifact in manifest.artifacts()}
+    for folder in sorted(folders - {str(begin.id)}):
+        id = parse_id(folder)
+        assert id is not None, "the manifest was validated"
+        key = target.paths.begin(id)
+        try:
+            target.store.head(key)
+        except NotFound:
+            other = Begin(id, begin.generation, None, begin.after, begin.writer, begin.timestamp_ms)
+            target.store.put(key, encode_begin(other))
+
+
+def _copy_files(
+    source: Checkpointer, manifest: CheckpointManifest, target: Checkpointer, report: Report
+) -> None:
+    total = manifest.total_size_bytes
+    done_bytes = 0
+    with tempfile.TemporaryDirectory(prefix="lamina-copy-") as folder:
+        jobs = run_bounded(
+            manifest.artifacts(),
+            lambda artifact: _copy_file(source, artifact, target, Path(folder)),
+            limit=target.max_concurrent,
+            stop_on_error=True,
+        )
+        errors = []
+        for done in jobs:
+            errors += [done.error] if done.error else []
+            done_bytes += done.item.size or 0
+            report(Progress(done_bytes, total, "bytes", done.item.path))
+        if errors:
+            raise errors[0]
+
+
+def _copy_file(source: Checkpointer, artifact: Artifact, target: Checkpointer, tmp: Path) -> None:
+    """Small files through memory, large ones through a file: checked on the way either way."""
+    key = target.paths.absolute(artifact.path)
+    if (artifact.size or 0) <= PART_SIZE_BYTES:
+        target.store.put_if_absent(key, source.load_artifact(artifact))
+        return
+    local = tmp / new_writer_id(source.clock)
+    source.load_artifact(artifact, into=local)
+    target.store.put_if_absent(key, local)
+    local.unlink()
