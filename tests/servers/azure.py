@@ -46,7 +46,7 @@ def azurite_missing() -> str:
     """Why Azurite cannot run here, or the empty text."""
     if shutil.which("node") is None:
         return "Azurite needs Node.js, and there is none"
-    return "" if _BINARY.exists() else "Azurite is not installed: make tests/servers/azurite"
+    return "" if _BINARY.exists() else "Azurite is not installed: make azurite"
 
 
 @contextmanager

@@ -16,6 +16,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from lamina.errors import StoreError
@@ -29,6 +30,26 @@ class FsyncFailed(OSError):
     """The disk did not take the entries of a folder; a second try may succeed and lie."""
 
 
+@dataclass(slots=True)
+class TempFile:
+    """A file that is whole and synced, and needs its name."""
+
+    path: Path
+    renamed: bool = False
+
+    def link(self, target: Path) -> None:
+        target.hardlink_to(self.path)
+
+    def rename(self, target: Path) -> None:
+        self.path.rename(target)
+        self.renamed = True
+
+    def remove(self) -> None:
+        """Not after a rename: the name may already be another's."""
+        if not self.renamed:
+            self.path.unlink(missing_ok=True)
+
+
 class TempFiles:
     """The folder of files that are still being written."""
 
@@ -37,17 +58,18 @@ class TempFiles:
         self._numbers = itertools.count()
 
     @contextmanager
-    def written(self, data: Data) -> Iterator[Path]:
+    def written(self, data: Data) -> Iterator[TempFile]:
         """A locked temp file that holds *data*, synced; gone at the end, unless renamed."""
         path, fd = self._create()
+        temp = TempFile(path)
         try:
             for part in parts_of(data):
                 _write_all(fd, part)
             os.fsync(fd)  # if this fails the file is thrown away: its pages may be lost
-            yield path
+            yield temp
         finally:
             # Unlink first: as long as the lock is held nobody takes the file for a dead one.
-            path.unlink(missing_ok=True)
+            temp.remove()
             os.close(fd)
 
     def _create(self) -> tuple[Path, int]:
@@ -97,13 +119,11 @@ class FolderSync:
 
     def sync_up(self, folder: Path) -> None:
         """After this, what was entered into *folder* before survives a power cut."""
-        fd = self._duplicate_of_known(folder)
-        known = fd is not None
-        if fd is None:
-            fd = _open_folder(folder)
+        known = self._duplicate_of_known(folder)
+        fd = _open_folder(folder) if known is None else known
         try:
             _fsync_folder(fd)
-            if not known:
+            if known is None:
                 for above in self._above(folder):
                     sync_folder(above)
                 self._remember(folder, fd)

@@ -25,7 +25,7 @@ from lamina.errors import (
     UsageError,
 )
 from lamina.store.base import Data, Folder, ObjectInfo, check_key
-from lamina.store.durable import FolderSync, FsyncFailed, TempFiles, make_root
+from lamina.store.durable import FolderSync, FsyncFailed, TempFile, TempFiles, make_root
 from lamina.store.folders import check_prefix
 from lamina.store.os_errors import from_os_error, typed_errors
 from lamina.store.readback import create
@@ -115,9 +115,8 @@ class LocalStore:
 
     def put_if_absent(self, key: str, data: Data) -> None:
         path = self._path_to_write(key)
-        create(self, key, data, attempt=lambda: self._create(path, data))
-        # The bytes may be another writer's who has not synced the folder yet.
-        self._sync(path.parent)
+        if not create(self, key, data, attempt=lambda: self._create(path, data)):
+            self._sync(path.parent)  # another wrote these bytes, and may not have synced yet
 
     def _create(self, path: Path, data: Data) -> None:
         _refuse_taken(path)  # spares a useless write; what counts is the link
@@ -141,16 +140,21 @@ class LocalStore:
         """Give the temp file its name, making its folder as often as a deleter removes it."""
         for _ in range(MKDIR_TRIES_MAX):
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
                 give_name()
+                return self._sync(path.parent)
             except FileNotFoundError:
-                continue
+                self._make_folder(path)
             except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
-                if reason := _in_the_way(path, self._root):
-                    raise reason from error
-                continue
-            return self._sync(path.parent)
+                _raise_if_in_the_way(path, self._root, error)
         raise StoreError("its folder is removed as fast as it is made", where=str(path))
+
+    def _make_folder(self, path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except FileNotFoundError:
+            return  # a deleter was quicker: the caller finds out, and asks again
+        except (FileExistsError, NotADirectoryError) as error:
+            _raise_if_in_the_way(path, self._root, error)
 
     def _sync(self, folder: Path) -> None:
         """Sync *folder*, or if a deleter removed it (and what we put) the first one that is there.
@@ -203,14 +207,25 @@ class LocalStore:
 
     def _path(self, key: str) -> Path:
         """The file of *key*; refused if a symbolic link is on the way, wherever it leads."""
-        path = self._root
+        path, there = str(self._root), True
         for segment in check_key(key).split("/"):
             if len(segment.encode()) > SEGMENT_BYTES_MAX:
                 raise BadName(f"a local name has {SEGMENT_BYTES_MAX} bytes at most", where=key)
-            path = path / segment
-        if os.path.realpath(path) != str(path):
-            raise refused_link(path)
-        return path
+            path = f"{path}/{segment}"
+            there = there and _is_there(path)
+        return Path(path)
+
+
+def _is_there(path: str) -> bool:
+    try:
+        found = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise from_os_error(error, path) from error
+    if stat.S_ISLNK(found.st_mode):
+        raise refused_link(Path(path))
+    return True
 
 
 def _read_exactly(fd: int, start: int, length: int) -> bytes:
@@ -223,9 +238,9 @@ def _read_exactly(fd: int, start: int, length: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _link(temp: Path, path: Path) -> None:
+def _link(temp: TempFile, path: Path) -> None:
     try:
-        path.hardlink_to(temp)
+        temp.link(path)
     except FileExistsError:
         _refuse_taken(path)
         raise  # a folder, or an object that was deleted meanwhile
@@ -236,13 +251,12 @@ def _refuse_taken(path: Path) -> None:
         raise AlreadyExists("the key is taken", where=str(path))
 
 
-def _in_the_way(path: Path, root: Path) -> LaminaError | None:
-    """A folder of the same name, or an object on the way; None if it was a race with a deleter."""
+def _raise_if_in_the_way(path: Path, root: Path, error: OSError) -> None:
+    """A folder of the same name, or an object on the way; if neither, a race with a deleter."""
     above = [folder for folder in path.parents if folder.is_relative_to(root)]
-    if not path.is_dir() and not any(each.is_file() for each in above):
-        return None
-    return StoreError(
-        "a local folder cannot hold both an object and objects below its name",
-        where=str(path),
-        advice=f"Use another key, or an object store instead of {root}",
-    )
+    if path.is_dir() or any(each.is_file() for each in above):
+        raise StoreError(
+            "a local folder cannot hold both an object and objects below its name",
+            where=str(path),
+            advice=f"Use another key, or an object store instead of {root}",
+        ) from error

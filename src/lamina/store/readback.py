@@ -36,22 +36,24 @@ def whole(data: Data) -> bytes:
     return data.read_bytes() if isinstance(data, Path) else bytes(data)
 
 
-def create(store: Store, key: str, data: Data, *, attempt: Callable[[], None]) -> None:
-    """Run *attempt*, a create-only put; AlreadyExists only if *key* holds other bytes.
+def create(store: Store, key: str, data: Data, *, attempt: Callable[[], None]) -> bool:
+    """Run *attempt*, a create-only put: True if it wrote, False if *key* held the same bytes.
 
-    A key that is taken when we write and free when we look was deleted in between: the put is
-    tried again. The bound is against a store that contradicts itself for ever.
+    AlreadyExists only if it holds others. A key that is taken when we write and free when we look
+    was deleted in between: the put is tried again. The bound is against a store that contradicts
+    itself for ever.
     """
     for _ in range(CREATE_TRIES_MAX):
         try:
-            return attempt()
+            attempt()
         except AlreadyExists:
             try:
                 if same_bytes(store, key, data):
-                    return None
+                    return False
             except NotFound:
                 continue
             raise
+        return True
     raise StoreError(
         f"the store says {CREATE_TRIES_MAX} times that a key is taken, and that it is free",
         where=f"{store.url}/{key}",
