@@ -1,10 +1,15 @@
-# Two commands: `make demo` (comes with the engine) and `make test`. Each sets up all it needs.
+# Two commands: `make demo` and `make test`. Each sets up all it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Azurite, the Azure emulator: where there is no npm, its tests are skipped and say so.
+AZURITE := $(if $(shell command -v npm 2>/dev/null),tests/servers/azurite/node_modules/.package-lock.json)
 
-.PHONY: test check unit clean bench
+.PHONY: demo test check unit bench clean
+
+demo: $(STAMP)
+	$(BIN)/python examples/checkpoints.py
 
 test: check unit
 
@@ -14,7 +19,7 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-unit: $(STAMP)
+unit: $(STAMP) $(AZURITE)
 	$(BIN)/python -m pytest
 
 bench: $(STAMP)
@@ -27,5 +32,8 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $(STAMP)
 
+tests/servers/azurite/node_modules/.package-lock.json: tests/servers/azurite/package-lock.json
+	npm ci --prefix tests/servers/azurite --no-audit --no-fund --loglevel=error
+
 clean:
-	rm -rf $(VENV) node_modules .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) tests/servers/azurite/node_modules .mypy_cache .ruff_cache .hypothesis
