@@ -24,7 +24,7 @@ from lamina.errors import (
     StoreReadOnly,
     UsageError,
 )
-from lamina.store.base import Data, Folder, ObjectInfo, check_key
+from lamina.store.base import PART_SIZE_BYTES, Data, Folder, ObjectInfo, check_key, size_of
 from lamina.store.durable import FolderSync, FsyncFailed, TempFile, TempFiles, make_root
 from lamina.store.folders import check_prefix
 from lamina.store.os_errors import from_os_error, typed_errors
@@ -119,9 +119,11 @@ class LocalStore:
             self._sync(path.parent)  # another wrote these bytes, and may not have synced yet
 
     def _create(self, path: Path, data: Data) -> None:
-        _refuse_taken(path)  # spares a useless write; what counts is the link
-        with typed_errors(path), self._temps.written(data) as temp:
-            self._publish(path, lambda: _link(temp, path))
+        with typed_errors(path):
+            if size_of(data) > PART_SIZE_BYTES:
+                _refuse_taken(path)  # spares a long and useless write; what counts is the link
+            with self._temps.written(data) as temp:
+                self._publish(path, lambda: _link(temp, path))
 
     def delete(self, key: str) -> None:
         path = self._path_to_write(key)
