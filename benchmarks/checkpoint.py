@@ -1,0 +1,171 @@
+"""How fast checkpoints are, as ratios to the least that could do the same work.
+
+python benchmarks/checkpoint.py            the numbers of docs/benchmarks.md
+python benchmarks/checkpoint.py --quick    the same shape with smaller sizes
+python benchmarks/checkpoint.py --json     the last line of stdout is one JSON object
+
+`--scale tiny` is for tests/unit/test_benchmarks.py: it shows that everything runs, not how fast.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import listing
+import peak_memory
+import saves
+from saves import THREADS
+
+from lamina.store.base import PART_SIZE_BYTES
+
+PART_MIB = PART_SIZE_BYTES // saves.MIB
+RATIO_MIN = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    partitions: int
+    rounds: int
+    artifact_mib: int
+    artifact_of_many_mib: int
+    checkpoints: int
+    artifacts: int
+
+
+SCALES = {
+    "full": Scale(256, 9, 1024, 128, 1000, 256),
+    "quick": Scale(64, 5, 128, 24, 100, 256),
+    "tiny": Scale(4, 1, 9, 1, 3, 8),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """One number with its target; what has no target is only told."""
+
+    key: str
+    value: float
+    details: str
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def target(self) -> str:
+        if self.at_least is not None:
+            return f">= {self.at_least:g}"
+        return "" if self.at_most is None else f"<= {self.at_most:g}"
+
+    @property
+    def verdict(self) -> str:
+        if self.at_least is not None:
+            return "ok" if self.value >= self.at_least else "below"
+        if self.at_most is not None:
+            return "ok" if self.value <= self.at_most else "above"
+        return ""
+
+
+def main() -> None:
+    options = _options()
+    scale = SCALES[options.scale]
+    start = time.perf_counter()
+    numbers = []
+    with tempfile.TemporaryDirectory(prefix="lamina-bench-", dir=options.folder) as folder:
+        facts = _machine(Path(folder))
+        print(_row("what", "number", "target", "", "details"))
+        for number in _measured(scale, Path(folder)):
+            numbers.append(number)
+            print(
+                _row(
+                    number.key,
+                    f"{number.value:.2f}",
+                    number.target,
+                    number.verdict,
+                    number.details,
+                ),
+                flush=True,
+            )
+    facts["seconds"] = round(time.perf_counter() - start, 1)
+    print("\n" + "\n".join(f"{name}: {value}" for name, value in facts.items()))
+    if options.json:
+        values = {number.key: round(number.value, 4) for number in numbers}
+        print(json.dumps(values | {"scale": options.scale} | facts))
+
+
+def _measured(scale: Scale, folder: Path) -> Iterator[Number]:
+    parts = saves.partitions(scale.partitions)
+    rounds = scale.rounds
+    local = _below(folder, "local")
+    saved = saves.save_local(parts, local, rounds=rounds)
+    yield Number("save_local_ratio", saved.ratio, saved.describe(), at_least=RATIO_MIN)
+    shutil.rmtree(local)
+    saved = saves.save_memory(parts, rounds=rounds)
+    yield Number("save_memory_ratio", saved.ratio, saved.describe(), at_least=RATIO_MIN)
+    verified = saves.verify_local(parts, _below(folder, "verify"), rounds=rounds)
+    yield Number("verify_ratio", verified.ratio, verified.describe(), at_least=RATIO_MIN)
+    del parts
+    grown = listing.measure(scale.checkpoints, scale.artifacts, rounds=rounds)
+    yield Number("list_requests_growth", grown.list_requests, grown.describe(), at_most=1.0)
+    yield Number("list_time_growth", grown.time, "noisy: a few milliseconds of pure Python")
+    yield from _peaks(scale, _below(folder, "memory"))
+
+
+def _peaks(scale: Scale, folder: Path) -> Iterator[Number]:
+    """One artifact is one stream; of many, as many streams as there are threads."""
+    each = scale.artifact_of_many_mib
+    peaks = peak_memory.measure(folder, one_mib=scale.artifact_mib, each_mib=each)
+    for key, name, streams in (
+        ("peak_memory_mib", "one", 1),
+        ("peak_memory_concurrent_mib", "many", THREADS),
+    ):
+        of_steps = {step: peak for step, peak in peaks.items() if step.endswith(name)}
+        size = f"{scale.artifact_mib} MiB" if streams == 1 else f"{streams} x {each} MiB"
+        told = ", ".join(f"{step.split()[0]} {peak:.1f}" for step, peak in of_steps.items())
+        yield Number(key, max(of_steps.values()), f"{size}: {told}", at_most=2 * PART_MIB * streams)
+
+
+def _below(folder: Path, name: str) -> Path:
+    (folder / name).mkdir()
+    return folder / name
+
+
+def _row(*columns: str) -> str:
+    widths = (28, 8, 8, 6)
+    fixed = (text.ljust(width) for text, width in zip(columns, widths, strict=False))
+    return " ".join((*fixed, columns[-1])).rstrip()
+
+
+def _machine(folder: Path) -> dict[str, str | int | float]:
+    file_system = subprocess.run(
+        ["stat", "-f", "-c", "%T", str(folder)], stdout=subprocess.PIPE, check=True, text=True
+    )
+    return {
+        "cores": os.cpu_count() or 0,
+        "threads": THREADS,
+        "load": round(os.getloadavg()[0], 1),
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "file_system": file_system.stdout.strip(),
+    }
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--quick", dest="scale", action="store_const", const="quick")
+    parser.add_argument("--scale", choices=SCALES, default="full", help=argparse.SUPPRESS)
+    parser.add_argument("--json", action="store_true", help="end with one line of JSON")
+    parser.add_argument("--folder", type=Path, help="where to write; a temporary one by default")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
