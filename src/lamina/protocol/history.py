@@ -87,6 +87,8 @@ def follow(history: History, entry: Entry, digest: str, where: str) -> History:
         message = f"entry {entry.seq} is against the rules: {error.message}"
         raise LogDamaged(message, where=where) from error
     after = _effect(history, entry, digest)
+    if due_for_state(entry.seq) and entry.state is None:
+        raise LogDamaged(f"entry {entry.seq} should carry the state of the log", where=where)
     if entry.state is not None and entry.state != state_of(after):
         raise LogDamaged(f"entry {entry.seq} carries a wrong state of the log", where=where)
     return after
