@@ -1,0 +1,22 @@
+"""Nothing is deleted before a person or a script has said yes."""
+
+from __future__ import annotations
+
+import click
+
+from lamina.cli.screen import stdin_is_terminal
+
+
+def require_somebody(*, yes: bool, dry_run: bool) -> None:
+    """Refuse at once what could only be asked of nobody."""
+    if not yes and not dry_run and not stdin_is_terminal():
+        raise click.UsageError(
+            "This deletes, and nobody is at the terminal to ask. "
+            "Look at the plan with --dry-run, then give --yes."
+        )
+
+
+def ask(question: str, *, yes: bool) -> None:
+    """Go on with a yes only; the question is on stderr, so that stdout stays the answer."""
+    if not yes and not click.confirm(question, err=True):
+        raise click.Abort

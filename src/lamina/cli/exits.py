@@ -1,0 +1,64 @@
+"""Which error ends with which exit code: one table."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from lamina.errors import (
+    AlreadyExists,
+    Cancelled,
+    Corrupt,
+    Diverged,
+    Fenced,
+    LaminaError,
+    NotFound,
+    Refused,
+    StoreError,
+    Unsupported,
+    UsageError,
+    WouldLose,
+)
+
+
+class Exit(IntEnum):
+    OK = 0
+    FINDINGS = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    CORRUPT = 4
+    CONFLICT = 5
+    FAILED = 6
+    INTERRUPTED = 130
+
+
+MEANINGS = {
+    Exit.OK: "done, and nothing is wrong",
+    Exit.FINDINGS: "done, and there are warnings",
+    Exit.USAGE: "the command line is wrong; nothing was done",
+    Exit.NOT_FOUND: "no such store, checkpoint or savepoint",
+    Exit.CORRUPT: "something is damaged or missing",
+    Exit.CONFLICT: "a rule or another process forbids it",
+    Exit.FAILED: "the store or the environment failed",
+    Exit.INTERRUPTED: "interrupted, or answered no",
+}
+
+# A class that is not here has the code of its nearest ancestor that is.
+CODES: dict[type[LaminaError], Exit] = {
+    UsageError: Exit.USAGE,
+    NotFound: Exit.NOT_FOUND,
+    AlreadyExists: Exit.CONFLICT,
+    Refused: Exit.CONFLICT,
+    Corrupt: Exit.CORRUPT,
+    Unsupported: Exit.FAILED,  # the file is fine: this Lamina is too old for it
+    Fenced: Exit.CONFLICT,
+    Diverged: Exit.CONFLICT,
+    WouldLose: Exit.CONFLICT,
+    StoreError: Exit.FAILED,
+    Cancelled: Exit.INTERRUPTED,
+}
+
+
+def exit_code(kind: type[LaminaError]) -> Exit:
+    """The exit code of an error of this class."""
+    found = (CODES[each] for each in kind.__mro__ if each in CODES)
+    return next(found, Exit.FAILED)

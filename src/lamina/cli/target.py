@@ -1,0 +1,176 @@
+"""--store, --base and --option: which pipeline's folder, and how it is opened."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import click
+
+from lamina.checkpoint import Checkpointer, find_savepoint
+from lamina.errors import NotFound, UsageError
+from lamina.format.log import Committed
+from lamina.format.names import CheckpointPaths
+from lamina.ids import CheckpointId
+from lamina.store import Store, open_store
+
+F = TypeVar("F", bound=Callable[..., None])
+
+LATEST = "latest"
+_LIKE_AN_ID = re.compile(r"[0-9A-Fa-f-]{36}")
+_RESERVED = frozenset(inspect.signature(open_store).parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What all stores of one command share: setting *cancel* ends their waiting."""
+
+    cancel: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A pipeline's folder in a store; opening it for reading creates and changes nothing."""
+
+    url: str
+    base: str
+    options: Mapping[str, Any]
+
+    def to_read(self) -> Checkpointer:
+        return self._checkpointer(writable=False)
+
+    def to_write(self) -> Checkpointer:
+        """For changing a pipeline that is there: a mistyped address must not become a new one."""
+        require_log(self.to_read())
+        return self._checkpointer(writable=True)
+
+    def to_create(self) -> Checkpointer:
+        return self._checkpointer(writable=True)
+
+    def _checkpointer(self, *, writable: bool) -> Checkpointer:
+        paths = CheckpointPaths(self.base)
+        return Checkpointer(open_at(self.url, self.options, writable=writable), paths)
+
+
+def open_at(url: str, options: Mapping[str, Any], *, writable: bool, **more: Any) -> Store:
+    """Open a store; every way to write its address wrongly is a UsageError."""
+    try:
+        urlsplit(url)
+    except ValueError:
+        raise UsageError("the address of the store is no URL") from None
+    session = _session()
+    return open_store(url, writable=writable, cancel=session.cancel, **more, **options)
+
+
+def require_log(checkpointer: Checkpointer) -> None:
+    if not checkpointer.history().seq:
+        raise nothing_here(checkpointer)
+
+
+def nothing_here(checkpointer: Checkpointer) -> NotFound:
+    base = checkpointer.paths.base
+    return NotFound(
+        "there is no commit log" + (f" below the base {base!r}" if base else ""),
+        where=checkpointer.store.url,
+        advice="Check --store and --base",
+    )
+
+
+def resolve(checkpointer: Checkpointer, reference: str) -> Committed:
+    """The checkpoint that an id, the name of a savepoint or `latest` stands for."""
+    if _LIKE_AN_ID.fullmatch(reference):
+        return checkpointer.find(CheckpointId.parse(reference))
+    if reference != LATEST:
+        return find_savepoint(checkpointer, reference).checkpoint
+    newest = checkpointer.history().newest
+    if newest is None:
+        raise NotFound("there is no checkpoint yet", where=checkpointer.store.url)
+    return newest
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a savepoint of this name could not be told from an id or from `latest`."""
+    return name == LATEST or _LIKE_AN_ID.fullmatch(name) is not None
+
+
+def store_options(*, required: bool = True) -> Callable[[F], F]:
+    """Give a command --store, --base and --option; it gets them as one `target`."""
+
+    def decorate(command: F) -> F:
+        @wraps(command)
+        def run(store: str | None, base: str, option: Mapping[str, Any], **rest: Any) -> None:
+            target = None if store is None else Target(store, base, option)
+            command(target=target, **rest)
+
+        for add in reversed(_store_options(required=required)):
+            run = add(run)
+        return run  # type: ignore[return-value]
+
+    return decorate
+
+
+def _store_options(*, required: bool) -> tuple[Callable[[Any], Any], ...]:
+    return (
+        click.option(
+            "--store",
+            metavar="URL",
+            envvar="LAMINA_STORE",
+            show_envvar=True,
+            required=required,
+            help="A folder, or s3://, gs://, az://, abfs:// or abfss:// and a bucket.",
+        ),
+        click.option(
+            "--base",
+            metavar="PATH",
+            envvar="LAMINA_BASE",
+            show_envvar=True,
+            default="",
+            help="The pipeline's folder in the store; by default the store itself.",
+        ),
+        option_option("--option"),
+    )
+
+
+def option_option(name: str) -> Callable[[Any], Any]:
+    """An option that collects KEY=VALUE for the store client. Values are never printed."""
+    return click.option(
+        name,
+        metavar="KEY=VALUE",
+        multiple=True,
+        callback=_parse_options,
+        help="An option of the store client, e.g. region=eu-central-1; may be repeated. "
+        "client_options.timeout=5s sets one of its HTTP client.",
+    )
+
+
+def _parse_options(
+    _context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]
+) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            # Not quoted: what was typed may be the secret itself.
+            raise click.BadParameter("an option is written KEY=VALUE")
+        group, dot, name = key.partition(".")
+        if group in _RESERVED:
+            raise click.BadParameter(f"no store client has an option {group!r}")
+        if not dot:
+            options[key] = value
+        elif isinstance(nested := options.setdefault(group, {}), dict):
+            nested[name] = value
+        else:
+            raise click.BadParameter(f"the option {group!r} is given whole and in parts")
+    return options
+
+
+def _session() -> Session:
+    context = click.get_current_context(silent=True)
+    found = context.find_object(Session) if context else None
+    return found or Session()
