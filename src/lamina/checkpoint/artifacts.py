@@ -6,7 +6,7 @@ Size first, then digest; a file is moved part by part, so that one larger than m
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -19,6 +19,9 @@ T = TypeVar("T")
 
 READS_MAX = 2
 """A wrong digest is read once more: the network may have lied, a disk will say it again."""
+
+HASH_SIZE_BYTES = 1024 * 1024
+"""How much of a file is read at a time to be hashed: it is still in the CPU's cache then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ def digest_of(data: Data) -> Digest:
     """Size and SHA-256, in one pass over parts."""
     digest = hashlib.sha256()
     size = 0
-    for part in parts_of(data):
+    for part in parts_of(data, HASH_SIZE_BYTES):
         digest.update(part)
         size += len(part)
     assert size == size_of(data), "the data changed while it was read"
@@ -56,14 +59,14 @@ def upload(store: Store, key: str, data: Data) -> Digest:
 
 def download(store: Store, key: str, expected: Named) -> bytes:
     """The whole object, proven to be the one that was saved."""
-    return _twice(lambda: b"".join(_proven_parts(store, key, expected)))
+    return _twice(lambda: _joined(store, key, expected))
 
 
 def download_into(store: Store, key: str, expected: Named, target: Path, clock: Clock) -> None:
     """Stream the object into a file that appears only when it is proven whole."""
     partial = target.with_name(f".{target.name[:100]}.{new_writer_id(clock)[:8]}.partial")
     try:
-        _twice(lambda: _fill(partial, _proven_parts(store, key, expected)))
+        _twice(lambda: _fill(partial, store, key, expected))
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
@@ -71,7 +74,7 @@ def download_into(store: Store, key: str, expected: Named, target: Path, clock: 
 
 def check(store: Store, key: str, expected: Named) -> int:
     """Read the whole object and keep nothing; returns its size."""
-    return _twice(lambda: sum(len(part) for part in _proven_parts(store, key, expected)))
+    return _twice(lambda: _read(store, key, expected, take=len))
 
 
 def check_size(actual: int, expected: Named, where: str) -> None:
@@ -79,8 +82,11 @@ def check_size(actual: int, expected: Named, where: str) -> None:
         raise SizeMismatch(f"{actual} bytes where {expected.size} were saved", where=where)
 
 
-def _proven_parts(store: Store, key: str, expected: Named) -> Iterator[bytes]:
-    """The parts of an object; its last step raises if they were not what was saved."""
+def _read(store: Store, key: str, expected: Named, *, take: Callable[[bytes], object]) -> int:
+    """Give the parts of an object to *take*, one at a time; raise if they are not what was saved.
+
+    Nobody holds a part while the next is read: memory is one part for each object under way.
+    """
     where = f"{store.url}/{key}"
     size = store.head(key).size
     check_size(size, expected, where)
@@ -88,17 +94,24 @@ def _proven_parts(store: Store, key: str, expected: Named) -> Iterator[bytes]:
     for start in range(0, size, PART_SIZE_BYTES):
         part = store.get_range(key, start, min(PART_SIZE_BYTES, size - start))
         digest.update(part)
-        yield part
+        take(part)
+        del part
     if expected.sha256 is not None and digest.hexdigest() != expected.sha256:
         raise DigestMismatch(
             f"SHA-256 is {digest.hexdigest()}, {expected.sha256} was saved", where=where
         )
+    return size
 
 
-def _fill(path: Path, parts: Iterator[bytes]) -> None:
+def _joined(store: Store, key: str, expected: Named) -> bytes:
+    parts: list[bytes] = []
+    _read(store, key, expected, take=parts.append)
+    return b"".join(parts)
+
+
+def _fill(path: Path, store: Store, key: str, expected: Named) -> None:
     with path.open("wb") as file:
-        for part in parts:
-            file.write(part)
+        _read(store, key, expected, take=file.write)
 
 
 def _twice(read: Callable[[], T]) -> T:

@@ -1,14 +1,21 @@
-"""Many store calls at once, with a bound; every one is waited for, whatever happens to others."""
+"""Many store calls at once, with a bound; every one is waited for, whatever happens to others.
+
+Each thread draws its next item itself: no thread waits for another to be given work.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+RESULTS_PER_THREAD = 4
+"""How far threads may run ahead of a slow reader of their results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,32 +35,85 @@ def run_bounded(
     Items are drawn only when there is room, so they may be many. With *stop_on_error* no new one
     starts after a failure, but those under way are waited for and yielded.
     """
-    pool = ThreadPoolExecutor(max_workers=limit, thread_name_prefix="lamina")
-    waiting: dict[Future[R], T] = {}
-    source = iter(items)
-    failed = False
+    workers = _Workers(iter(items), work, limit, stop_on_error)
     try:
-        while True:
-            while len(waiting) < limit and not (failed and stop_on_error):
-                try:
-                    item = next(source)
-                except StopIteration:
-                    break
-                waiting[pool.submit(work, item)] = item
-            if not waiting:
-                return
-            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                done = _done(waiting.pop(future), future)
-                failed = failed or done.error is not None
-                yield done
+        yield from workers.results()
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        workers.stop()
 
 
-def _done(item: T, future: Future[R]) -> Done[T, R]:
-    error = future.exception()
-    if error is None:
-        return Done(item, future.result(), None)
-    if not isinstance(error, Exception):
-        raise error  # a kill or an interrupt is nobody's result
-    return Done(item, None, error)
+class _Workers(Generic[T, R]):
+    """Threads that draw, work and hand over, until there is nothing more to draw."""
+
+    def __init__(
+        self, source: Iterator[T], work: Callable[[T], R], limit: int, stop_on_error: bool
+    ) -> None:
+        self._source = source
+        self._work = work
+        self._limit = limit
+        self._stop_on_error = stop_on_error
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._ended = False
+        self._done: SimpleQueue[Done[T, R] | BaseException | None] = SimpleQueue()
+        self._room: SimpleQueue[None] = SimpleQueue()
+        for _ in range(limit * RESULTS_PER_THREAD):
+            self._room.put(None)
+
+    def results(self) -> Iterator[Done[T, R]]:
+        with self._lock:
+            self._start_thread()
+        ended = 0
+        while ended < len(self._threads):  # a thread is started before its starter ends
+            match self._done.get():
+                case None:
+                    ended += 1
+                case Done() as done:
+                    yield done
+                    self._room.put(None)
+                case error:
+                    raise error  # a kill or an interrupt is nobody's result
+
+    def stop(self) -> None:
+        """Draw no more, and wait for what is under way."""
+        self._ended = True
+        for _ in range(self._limit):
+            self._room.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _start_thread(self) -> None:
+        """Under the lock, so that it cannot end before it is in the list."""
+        name = f"lamina-{len(self._threads)}"
+        thread = threading.Thread(target=self._run, name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def _run(self) -> None:
+        try:
+            while (drawn := self._draw()) is not None:
+                self._done.put(self._call(drawn[0]))
+        except BaseException as error:  # noqa: BLE001  raised again by whoever reads the results
+            self._ended = True
+            self._done.put(error)
+        finally:
+            self._done.put(None)
+
+    def _draw(self) -> tuple[T] | None:
+        self._room.get()
+        with self._lock:
+            if self._ended:
+                return None
+            for item in self._source:
+                if len(self._threads) < self._limit:
+                    self._start_thread()  # there may be more: not before there is one item
+                return (item,)
+            self._ended = True
+            return None
+
+    def _call(self, item: T) -> Done[T, R]:
+        try:
+            return Done(item, self._work(item), None)
+        except Exception as error:  # noqa: BLE001  the caller decides what it means
+            self._ended = self._ended or self._stop_on_error
+            return Done(item, None, error)
