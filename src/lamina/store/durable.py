@@ -12,7 +12,6 @@ import fcntl
 import itertools
 import os
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from lamina.errors import StoreError
 from lamina.store.base import Data, parts_of
 
 TEMP_TRIES_MAX = 1000
+WRITE_SIZE_BYTES = 1024 * 1024
 _SYNCED_FOLDERS_MAX = 64
 
 
@@ -63,7 +63,7 @@ class TempFiles:
         path, fd = self._create()
         temp = TempFile(path)
         try:
-            for part in parts_of(data):
+            for part in parts_of(data, WRITE_SIZE_BYTES):
                 _write_all(fd, part)
             os.fsync(fd)  # if this fails the file is thrown away: its pages may be lost
             yield temp
@@ -113,47 +113,64 @@ class FolderSync:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._known: OrderedDict[Path, int] = OrderedDict()
+        self._known: OrderedDict[Path, _OpenFolder] = OrderedDict()
         self._lock = threading.Lock()
-        weakref.finalize(self, _close_all, self._known)
 
     def sync_up(self, folder: Path) -> None:
         """After this, what was entered into *folder* before survives a power cut."""
-        known = self._duplicate_of_known(folder)
-        fd = _open_folder(folder) if known is None else known
-        try:
-            _fsync_folder(fd)
-            if known is None:
-                for above in self._above(folder):
-                    sync_folder(above)
-                self._remember(folder, fd)
-        finally:
-            os.close(fd)
+        known = self._still_known(folder)
+        opened = known or _OpenFolder(folder)
+        _fsync_folder(opened.fd)
+        if known is None:
+            for above in self._above(folder):
+                sync_folder(above)
+            self._remember(folder, opened)
 
     def _above(self, folder: Path) -> Iterator[Path]:
         while folder != self._root:
             folder = folder.parent
             yield folder
 
-    def _duplicate_of_known(self, folder: Path) -> int | None:
-        """A duplicate, because another thread may drop and close the remembered one."""
+    def _still_known(self, folder: Path) -> _OpenFolder | None:
+        """What is remembered of *folder*, if it was not replaced since; no call under the lock."""
         with self._lock:
-            fd = self._known.get(folder)
-            if fd is None:
-                return None
-            if not _is_named(folder, fd):
-                os.close(self._known.pop(folder))
-                return None
-            self._known.move_to_end(folder)
-            return os.dup(fd)
+            known = self._known.get(folder)
+            if known is not None:
+                self._known.move_to_end(folder)
+        if known is None or known.is_named(folder):
+            return known
+        with self._lock:
+            if self._known.get(folder) is known:
+                del self._known[folder]
+        return None
 
-    def _remember(self, folder: Path, fd: int) -> None:
+    def _remember(self, folder: Path, opened: _OpenFolder) -> None:
         with self._lock:
-            if folder in self._known:
-                return
-            self._known[folder] = os.dup(fd)
+            self._known.setdefault(folder, opened)
             if len(self._known) > _SYNCED_FOLDERS_MAX:
-                os.close(self._known.popitem(last=False)[1])
+                self._known.popitem(last=False)
+
+
+class _OpenFolder:
+    """A descriptor that is closed when nobody uses it any more, and the identity it pins."""
+
+    __slots__ = ("fd", "identity")
+
+    def __init__(self, folder: Path) -> None:
+        self.fd = _open_folder(folder)
+        found = os.fstat(self.fd)
+        self.identity = (found.st_dev, found.st_ino)
+
+    def __del__(self) -> None:
+        if hasattr(self, "fd"):  # else it could not be opened
+            os.close(self.fd)
+
+    def is_named(self, folder: Path) -> bool:
+        try:
+            found = os.lstat(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return (found.st_dev, found.st_ino) == self.identity
 
 
 def sync_folder(folder: Path) -> None:
@@ -207,8 +224,3 @@ def _is_named(path: Path, fd: int) -> bool:
         return False
     opened = os.fstat(fd)
     return (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
-
-
-def _close_all(known: OrderedDict[Path, int]) -> None:
-    while known:
-        os.close(known.popitem()[1])
