@@ -1,4 +1,4 @@
-"""The bytes of the commit log, begin.json and the hint, pinned: what was written is read for ever."""
+"""The bytes of the commit log, begin.json and the hint: what was written is read for ever."""
 
 from __future__ import annotations
 

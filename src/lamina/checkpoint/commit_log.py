@@ -160,13 +160,27 @@ class CommitLog:
                 return history
             generation = self._generation_for(body, history)
             judge(history, body, generation)
+            self._check_head(history)
             data = encode_entry(self._build(history, body, generation))
             try:
                 self._store.put_if_absent(self._paths.log_entry(history.seq + 1), data)
             except AlreadyExists:
-                continue  # somebody else's entry: read it, then judge again
+                if self._raw(history.seq + 1) != data:
+                    continue  # somebody else's entry: read it, then judge again
             self.write_hint()
             return self.read()
+
+    def _check_head(self, history: History) -> None:
+        """A head that was read once can be gone: a store was restored to what it was before.
+
+        An entry written now would stand behind a hole, or behind somebody else's entry.
+        """
+        head = self._raw(history.seq) if history.seq else None
+        if history.seq and (head is None or sha256_hex(head) != history.digest):
+            raise LogDamaged(
+                f"log entry {history.seq} is not there any more as it was read",
+                where=self._paths.log_entry(history.seq),
+            )
 
     def _generation_for(self, body: Body, history: History) -> int:
         match body:
@@ -235,7 +249,10 @@ class CommitLog:
         if data is None:
             return None
         key = self._paths.log_entry(seq)
-        return decode_entry(data, key), sha256_hex(data), key
+        entry = decode_entry(data, key)
+        if entry.seq != seq:
+            raise LogDamaged(f"log entry {entry.seq} under the name of {seq}", where=key)
+        return entry, sha256_hex(data), key
 
     def _raw(self, seq: int) -> bytes | None:
         try:
