@@ -10,7 +10,7 @@ import click
 from lamina.checkpoint import CopyReport, copy_checkpoint
 from lamina.cli import shapes
 from lamina.cli.screen import Screen, json_option
-from lamina.cli.target import Target, option_option, resolve, store_options
+from lamina.cli.target import Target, missing_is_damage, option_option, resolve, store_options
 from lamina.cli.words import counted, size
 
 
@@ -38,7 +38,7 @@ def copy_command(
     source = target.to_read()
     id = resolve(source, reference).id
     receiver = Target(to, to_base, to_option).to_create()
-    with screen.progress("copying") as report:
+    with screen.progress("copying") as report, missing_is_damage():
         copied = copy_checkpoint(source, id, receiver, report=report)
     if screen.as_json:
         places = {"from": shapes.place(source), "to": shapes.place(receiver)}

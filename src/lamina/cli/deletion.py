@@ -8,7 +8,7 @@ from lamina.checkpoint import Checkpointer, FolderPlan, delete_checkpoint
 from lamina.cli import shapes
 from lamina.cli.consent import ask, require_somebody
 from lamina.cli.screen import Screen, json_option
-from lamina.cli.target import Target, store_options
+from lamina.cli.target import Target, missing_is_damage, store_options
 from lamina.cli.words import counted, size
 from lamina.ids import CheckpointId
 from lamina.protocol.history import judge_forget
@@ -48,12 +48,13 @@ def plan_delete(checkpointer: Checkpointer, id: CheckpointId) -> FolderPlan:
     checkpointer.find(id)
     history = checkpointer.history()
     judge_forget(history, id)
-    paths, rest = checkpointer.paths, forgotten(history, {id})
-    named = {
-        paths.absolute(artifact.path)
-        for committed in rest.checkpoints
-        for artifact in checkpointer.load_manifest(committed.id).artifacts()
-    }
+    paths = checkpointer.paths
+    with missing_is_damage():  # an unreadable manifest may need any file: then nothing is deleted
+        named = {
+            paths.absolute(artifact.path)
+            for committed in forgotten(history, {id}).checkpoints
+            for artifact in checkpointer.load_manifest(committed.id).artifacts()
+        }
     objects = {info.key: info for info in checkpointer.store.list(paths.checkpoint_dir(id))}
     sweep = plan_sweep(objects, paths.begin(id), named)
     delete = tuple(objects[key] for key in sweep.delete if key in objects)

@@ -14,7 +14,7 @@ from lamina.cli import shapes
 from lamina.cli.exits import Exit
 from lamina.cli.manifest_text import print_manifest
 from lamina.cli.screen import Answered, Screen, json_option
-from lamina.cli.target import LATEST, Target, resolve, store_options
+from lamina.cli.target import LATEST, Target, missing_is_damage, resolve, store_options
 from lamina.errors import Corrupt, NotFound
 from lamina.format import manifest as manifests
 from lamina.format import validation
@@ -75,10 +75,11 @@ def _show_file(file: Path, screen: Screen, *, raw: bool) -> None:
 def _show_stored(checkpointer: Checkpointer, reference: str, screen: Screen, *, raw: bool) -> None:
     committed = resolve(checkpointer, reference)
     key = checkpointer.paths.manifest(committed.id)
-    if raw:
-        _write_stored(checkpointer, committed, key)
-        return
-    data = artifacts.download(checkpointer.store, key, _named(committed, key))
+    with missing_is_damage():
+        if raw:
+            _write_stored(checkpointer, committed, key)
+            return
+        data = artifacts.download(checkpointer.store, key, _named(committed, key))
     found = _found(data, f"{checkpointer.store.url}/{key}")
     checkpoint = shapes.checkpoint(committed, checkpointer.history())
     _answer(Found(found.where, found.manifest, found.findings, checkpoint), screen)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, TypeVar
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 import click
 
 from lamina.checkpoint import Checkpointer, find_savepoint
-from lamina.errors import NotFound, UsageError
+from lamina.errors import Corrupt, NotFound, UsageError
 from lamina.format.log import Committed
 from lamina.format.names import CheckpointPaths
 from lamina.ids import CheckpointId
@@ -92,6 +93,16 @@ def resolve(checkpointer: Checkpointer, reference: str) -> Committed:
     if newest is None:
         raise NotFound("there is no checkpoint yet", where=checkpointer.store.url)
     return newest
+
+
+@contextmanager
+def missing_is_damage() -> Iterator[None]:
+    """What the log says exists must be there: without it something is lost, not mistyped."""
+    try:
+        yield
+    except NotFound as error:
+        message = f"a file that the checkpoint needs is missing: {error.message}"
+        raise Corrupt(message, where=error.where) from error
 
 
 def is_reserved(name: str) -> bool:
