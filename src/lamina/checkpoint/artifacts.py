@@ -18,7 +18,7 @@ from lamina.store.base import PART_SIZE_BYTES, Data, Store, parts_of, size_of
 T = TypeVar("T")
 
 READS_MAX = 2
-"""A wrong digest is read once more: the network may have lied, a disk will say it again."""
+"""What is wrong or too short is read once more: a network may lie, a disk will say it again."""
 
 HASH_SIZE_BYTES = 1024 * 1024
 """How much of a file is read at a time to be hashed: it is still in the CPU's cache then."""
@@ -118,6 +118,6 @@ def _twice(read: Callable[[], T]) -> T:
     for _ in range(READS_MAX - 1):
         try:
             return read()
-        except DigestMismatch:
+        except (DigestMismatch, SizeMismatch):
             continue
     return read()

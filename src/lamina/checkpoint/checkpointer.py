@@ -135,10 +135,10 @@ class Checkpointer:
         If one fails, no new one starts, those under way are waited for, and UploadFailed names
         what has been uploaded.
         """
-        names = [_name(id, part) for part in parts]
-        if len(set(names)) != len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise UsageError(f"two runs are to be saved as {relative(twice)}")
+        paths = [relative(_name(id, part)) for part in parts]
+        if len(set(paths)) != len(paths):
+            twice = next(path for path in paths if paths.count(path) > 1)
+            raise UsageError(f"two runs are to be saved as {twice}")
         saved: dict[int, Run] = {}
         errors: list[Exception] = []
         jobs = run_bounded(
@@ -240,6 +240,11 @@ class Checkpointer:
         manifest = manifests.decode(data, f"{self.store.url}/{key}")
         if manifest.checkpoint_id != id:
             raise BadManifest(f"the manifest is that of {manifest.checkpoint_id}", where=key)
+        if manifest.epoch != entry.epoch:
+            raise BadManifest(
+                f"the manifest is of epoch {manifest.epoch}, the log says epoch {entry.epoch}",
+                where=key,
+            )
         validation.check(manifest, expected_vnodes=self.vnode_count)
         return manifest
 
