@@ -8,17 +8,17 @@ Killed anywhere, the next run finds the same garbage and goes on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.parallel import run_bounded
 from lamina.checkpoint.progress import Progress, Report, silent
 from lamina.errors import Corrupt, NotFound, StoreError
-from lamina.format.log import Begin, decode_begin
+from lamina.format.log import Begin, Committed, decode_begin
 from lamina.format.names import parse_id
 from lamina.ids import CheckpointId
-from lamina.protocol.history import History
+from lamina.protocol.history import History, judge_forget
 from lamina.protocol.retention import Fate, fate_of, forgotten, held, plan_forget, plan_sweep
 from lamina.store.base import ObjectInfo
 
@@ -54,15 +54,17 @@ def plan_gc(checkpointer: Checkpointer, *, retain: int) -> GcPlan:
     """What `run_gc` would do now: the newest *retain* checkpoints and every savepoint stay."""
     forget = plan_forget(checkpointer.history(), retain)
     collector = _Collector(checkpointer, forget)
+    collector.check_kept(forget)
     return GcPlan(forget, held(collector.history(), retain), collector.folders())
 
 
 def run_gc(checkpointer: Checkpointer, *, retain: int, report: Report = silent) -> GcPlan:
     """Forget, then delete; returns what was done."""
     before = checkpointer.history()
+    collector = _Collector(checkpointer)
+    collector.check_kept(plan_forget(before, retain))
     after = checkpointer.log.forget(lambda now: plan_forget(now, retain))
     forget = tuple(c.id for c in before.checkpoints if after.find(c.id) is None)
-    collector = _Collector(checkpointer)
     folders = collector.folders()
     collector.delete(folders, report)
     return GcPlan(forget, held(after, retain), folders)
@@ -75,9 +77,11 @@ def delete_checkpoint(checkpointer: Checkpointer, id: CheckpointId) -> FolderPla
     is looked at again: what is left is what `shared` names, or the call fails.
     """
     checkpointer.find(id)
-    checkpointer.log.forget(lambda now: (id,) if now.find(id) else ())
+    judge_forget(checkpointer.history(), id)
     collector = _Collector(checkpointer)
-    plan = collector.folder(id)
+    collector.check_kept((id,))
+    checkpointer.log.forget(lambda now: (id,) if now.find(id) else ())
+    plan = collector.sweep(id)  # the log knew it: garbage now, with or without a begin.json
     collector.delete((plan,), silent)
     left = {info.key for info in checkpointer.store.list(checkpointer.paths.checkpoint_dir(id))}
     if unexpected := sorted(left - set(plan.shared) - {checkpointer.paths.begin(id)}):
@@ -97,10 +101,20 @@ class _Collector:
         self._store = checkpointer.store
         self._paths = checkpointer.paths
         self._forget = forget
-        self._references: frozenset[str] | None = None
+        self._manifests: dict[CheckpointId, frozenset[str]] = {}  # a manifest never changes
+        self._named_by: tuple[Committed, ...] | None = None
+        self._named: frozenset[str] = frozenset()
 
     def history(self) -> History:
         return forgotten(self._checkpointer.history(), self._forget)
+
+    def check_kept(self, forget: Collection[CheckpointId]) -> None:
+        """Read every manifest that stays, before anything is forgotten.
+
+        With an unreadable one among them the others may be all that can still be restored.
+        """
+        if forget:
+            self._names(forget)
 
     def folders(self) -> tuple[FolderPlan, ...]:
         listed = self._store.list_folder(self._paths.base).folders
@@ -114,10 +128,14 @@ class _Collector:
         fate = fate_of(self.history(), id, begin)
         if fate is not Fate.GARBAGE:
             return FolderPlan(id, fate)
+        return self.sweep(id)
+
+    def sweep(self, id: CheckpointId) -> FolderPlan:
+        """What to delete in a folder that is garbage."""
         objects = {info.key: info for info in self._store.list(self._paths.checkpoint_dir(id))}
-        sweep = plan_sweep(objects, self._paths.begin(id), self._named())
+        sweep = plan_sweep(objects, self._paths.begin(id), self._names(self._forget))
         delete = tuple(objects[key] for key in sweep.delete if key in objects)
-        return FolderPlan(id, fate, delete, sweep.shared)
+        return FolderPlan(id, Fate.GARBAGE, delete, sweep.shared)
 
     def delete(self, plans: Sequence[FolderPlan], report: Report) -> None:
         """Everything but begin.json first: while that one stands, garbage is known as garbage."""
@@ -141,23 +159,37 @@ class _Collector:
             if errors:
                 raise errors[0]
 
-    def _named(self) -> frozenset[str]:
-        """Every file that a checkpoint that exists names; unreadable manifests stop the gc."""
-        if self._references is None:
-            found: set[str] = set()
-            for committed in self.history().checkpoints:
-                try:
-                    manifest = self._checkpointer.load_manifest(committed.id)
-                except (Corrupt, NotFound) as error:
-                    raise Corrupt(
-                        f"the manifest of checkpoint {committed.id} cannot be read, so nobody "
-                        f"knows which files it needs: {error.message}",
-                        where=error.where,
-                        advice="Nothing was deleted. Restore the manifest, or drop its savepoint",
-                    ) from error
-                found |= {self._paths.absolute(a.path) for a in manifest.artifacts()}
-            self._references = frozenset(found)
-        return self._references
+    def _names(self, forget: Collection[CheckpointId]) -> frozenset[str]:
+        """Every file that a checkpoint names which exists now, that is: after a folder was judged.
+
+        Asked again for every folder: while gc works checkpoints are made and others forgotten.
+        """
+        while True:
+            existing = forgotten(self._checkpointer.history(), forget).checkpoints
+            if existing == self._named_by:
+                return self._named
+            if all(self._read(committed.id) for committed in existing):
+                self._named = frozenset().union(*(self._manifests[c.id] for c in existing))
+                self._named_by = existing
+
+    def _read(self, id: CheckpointId) -> bool:
+        """False if somebody has forgotten it meanwhile; unreadable manifests stop the gc."""
+        if id in self._manifests:
+            return True
+        try:
+            manifest = self._checkpointer.load_manifest(id)
+        except (Corrupt, NotFound) as error:
+            if self._checkpointer.history().find(id) is None:
+                return False
+            raise Corrupt(
+                f"the manifest of checkpoint {id} cannot be read, so nobody knows which files it "
+                f"needs: {error.message}",
+                where=error.where,
+                advice="Nothing was deleted. Restore the manifest, or drop its savepoint",
+            ) from error
+        paths = (self._paths.absolute(artifact.path) for artifact in manifest.artifacts())
+        self._manifests[id] = frozenset(paths)
+        return True
 
     def _begin(self, id: CheckpointId) -> Begin | None:
         """begin.json, or None if it is missing or damaged: then the folder is left alone."""
