@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from lamina.checkpoint import Checkpointer, find_savepoint
+from lamina.checkpoint import Checkpointer
 from lamina.errors import Corrupt, NotFound, UsageError
 from lamina.format.log import Committed
 from lamina.format.names import CheckpointPaths
@@ -65,8 +65,12 @@ def open_at(url: str, options: Mapping[str, Any], *, writable: bool, **more: Any
         urlsplit(url)
     except ValueError:
         raise UsageError("the address of the store is no URL") from None
-    session = _session()
-    return open_store(url, writable=writable, cancel=session.cancel, **more, **options)
+    cancel = _session().cancel
+    try:
+        return open_store(url, writable=writable, cancel=cancel, **more, **options)
+    except NotFound as error:
+        message = f"there is no such store: {error.message}"
+        raise NotFound(message, where=error.where, advice="Check --store") from error
 
 
 def require_log(checkpointer: Checkpointer) -> None:
@@ -87,12 +91,18 @@ def resolve(checkpointer: Checkpointer, reference: str) -> Committed:
     """The checkpoint that an id, the name of a savepoint or `latest` stands for."""
     if _LIKE_AN_ID.fullmatch(reference):
         return checkpointer.find(CheckpointId.parse(reference))
+    history = checkpointer.history()
+    found = history.newest
     if reference != LATEST:
-        return find_savepoint(checkpointer, reference).checkpoint
-    newest = checkpointer.history().newest
-    if newest is None:
-        raise NotFound("there is no checkpoint yet", where=checkpointer.store.url)
-    return newest
+        id = history.pins.get(reference)
+        found = history.find(id) if id else None
+    if found is None:
+        raise NotFound(
+            f"no checkpoint or savepoint is called {reference[:80]!r}",
+            where=checkpointer.store.url,
+            advice="`lamina list` shows those that exist",
+        )
+    return found
 
 
 @contextmanager

@@ -1,0 +1,141 @@
+"""docs/cli.md names every command and option, and its examples print what it says.
+
+LAMINA_UPDATE_DOCS=1 writes what the examples print now into the page; read the difference.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from lamina.cli.exits import MEANINGS
+from lamina.cli.main import cli
+from tests.unit.test_cli_support import Pipeline, answer, lamina, make_pipeline
+
+PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+GOLDEN = Path(__file__).parents[1] / "golden"
+BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
+
+
+def commands(group: click.Group = cli, path: str = "lamina") -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        yield f"{path} {name}", command
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{path} {name}")
+
+
+@pytest.mark.parametrize(
+    ("path", "command"), list(commands()), ids=lambda v: v if isinstance(v, str) else ""
+)
+def test_every_command_and_option_is_in_the_page(path: str, command: click.Command) -> None:
+    page = PAGE.read_text()
+    heading = " ".join(path.split()[:2])
+    section = page.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    everywhere = page.partition("## For all commands")[2].partition("\n## ")[0]
+    assert path in section
+    for option in (o for o in command.params if isinstance(o, click.Option)):
+        for name in option.opts:
+            assert re.search(rf"`{name}[ `]", section + everywhere), f"{path} {name}"
+
+
+def test_every_exit_code_is_in_the_page() -> None:
+    for code, meaning in MEANINGS.items():
+        assert f"| {int(code)} | {meaning}" in PAGE.read_text()
+
+
+def test_the_examples_print_what_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = PAGE.read_text()
+    make_pipeline(tmp_path / "pipeline")
+    shutil.copy(GOLDEN / "v1" / "full-0.20.json", tmp_path / "laminardb-v1.json")
+    monkeypatch.chdir(tmp_path)
+    session = Session(tmp_path)
+    now = BLOCK.sub(lambda block: session.run(block[0]), page)
+    if os.environ.get("LAMINA_UPDATE_DOCS"):
+        PAGE.write_text(now)
+    assert session.comparable(now) == session.comparable(page)
+
+
+class Session:
+    """A shell that knows `lamina` and `echo $?`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._status = 0
+
+    def run(self, block: str) -> str:
+        lines = [line for line in block.splitlines() if line.startswith("$ ")]
+        return "".join(f"{line}\n{self._output(line[2:])}" for line in lines)
+
+    def comparable(self, page: str) -> list[str]:
+        """What doctor says is true of this computer only; its first column is for all."""
+        before, _, rest = page.partition("$ lamina doctor")
+        table, _, after = rest.partition("```")
+        return [*before.splitlines(), *(line.split()[0] for line in table.splitlines()), after]
+
+    def _output(self, line: str) -> str:
+        if line == "echo $?":
+            return f"{self._status}\n"
+        program, *arguments = shlex.split(line)
+        assert program == "lamina"
+        result = lamina(*arguments)
+        self._status = result.exit_code
+        text = result.output.replace(str(self._folder), "/data")
+        return text if text.endswith("\n") else text + "\n"
+
+
+OPAQUE = {"manifest", "body", "extras"}  # FORMAT.md has the first two; names of packages
+
+
+def keys(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            if key not in OPAQUE:
+                yield from keys(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from keys(item)
+
+
+def documents(pipeline: Pipeline, target: Path) -> Iterator[tuple[str, Any]]:
+    asked = [
+        "list",
+        "show",
+        f"show {pipeline.ids[1]}",
+        "show no-such-savepoint",
+        "log",
+        "verify",
+        "savepoint create x",
+        "savepoint list",
+        "savepoint drop x",
+        f"delete {pipeline.ids[1]} --dry-run",
+        "gc --retain 1 --yes",
+        f"copy latest --to {target}",
+        f"doctor --store {target}/nothing",
+    ]
+    for line in asked:
+        words = line.split()
+        yield line, answer(lamina(*words, "--store", pipeline.root, "--json"))
+
+
+def test_every_field_of_every_answer_is_in_the_page(tmp_path: Path) -> None:
+    section = PAGE.read_text().partition("\n## JSON\n")[2]
+    pipeline = make_pipeline(tmp_path / "pipeline")
+    documented = set(re.findall(r"`(\w+)`", section))
+    for line, document in documents(pipeline, tmp_path / "target"):
+        row = section.partition(f"| `{' '.join(line.split()[:2])}` |")[2]
+        row = row or section.partition(f"| `{line.split()[0]}` |")[2]
+        fields = set(re.findall(r"`(\w+)`", row.partition("\n")[0]))
+        if "error" not in document and "FOLDER" not in row.partition("\n")[0]:
+            assert document.keys() <= fields, line
+        assert set(keys(document)) <= documented, line
