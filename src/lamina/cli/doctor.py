@@ -133,9 +133,9 @@ def _print(screen: Screen, facts: shapes.Shape, answers: list[Answer]) -> None:
 
 def _row(answer: Answer) -> tuple[str, str, str]:
     if answer.error is not None:
-        return answer.url, "does not answer", str(answer.error)
+        return "store", "does not answer", f"{answer.url}: {answer.error}"
     probed = ", create-only puts are honoured" if answer.write_probe else ""
-    return answer.url, "answers", f"one list took {answer.list_ms} ms{probed}"
+    return "store", "answers", f"{answer.url}: one list took {answer.list_ms} ms{probed}"
 
 
 def _without_secrets(url: str) -> str:
