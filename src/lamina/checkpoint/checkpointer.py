@@ -19,7 +19,7 @@ from lamina.clock import Clock, SystemClock, new_checkpoint_id, new_writer_id
 from lamina.errors import BadManifest, NotFound, UploadFailed, UsageError
 from lamina.format import manifest as manifests
 from lamina.format import validation
-from lamina.format.log import Begin, Committed, encode_begin
+from lamina.format.log import Begin, Checkpoint, Committed, encode_begin
 from lamina.format.manifest import (
     MANIFEST_BYTES_MAX,
     VNODE_COUNT,
@@ -238,13 +238,7 @@ class Checkpointer:
         expected = Artifact(key, entry.manifest_size, entry.manifest_sha256)
         data = artifacts.download(self.store, key, expected)
         manifest = manifests.decode(data, f"{self.store.url}/{key}")
-        if manifest.checkpoint_id != id:
-            raise BadManifest(f"the manifest is that of {manifest.checkpoint_id}", where=key)
-        if manifest.epoch != entry.epoch:
-            raise BadManifest(
-                f"the manifest is of epoch {manifest.epoch}, the log says epoch {entry.epoch}",
-                where=key,
-            )
+        check_entry(manifest, entry, key)
         validation.check(manifest, expected_vnodes=self.vnode_count)
         return manifest
 
@@ -338,6 +332,17 @@ class Checkpointer:
     def history(self) -> History:
         """What the log says now."""
         return self.log.read()
+
+
+def check_entry(manifest: CheckpointManifest, entry: Checkpoint, where: str) -> None:
+    """A manifest and the log entry that names it say the same."""
+    said = (manifest.checkpoint_id, manifest.epoch, manifest.commit_digest)
+    if said != (entry.id, entry.epoch, entry.commit_digest):
+        raise BadManifest(
+            f"the manifest is that of {manifest.checkpoint_id}, epoch {manifest.epoch}; the log "
+            f"says {entry.id}, epoch {entry.epoch}",
+            where=where,
+        )
 
 
 def _name(id: CheckpointId, part: PartitionData) -> RunName:

@@ -133,11 +133,9 @@ class CommitLog:
 
     def write_hint(self) -> None:
         """Let `_latest` point at the end of the log; a failure is remembered, and does no harm."""
-        history = self.read()
-        if history.digest is None:
+        hint = hint_of(self.read())
+        if hint is None:
             return
-        newest = history.newest
-        hint = Hint(history.seq, history.digest, newest.id if newest else None)
         self.hint_error = None
         try:
             self._store.put(self._paths.latest_pointer(), encode_hint(hint))
@@ -259,6 +257,14 @@ class CommitLog:
             return self._store.get(self._paths.log_entry(seq))
         except NotFound:
             return None
+
+
+def hint_of(history: History) -> Hint | None:
+    """What `_latest` says when the log ends here; None for an empty log."""
+    newest = history.newest
+    if history.digest is None:
+        return None
+    return Hint(history.seq, history.digest, newest.id if newest else None)
 
 
 def _has(history: History, body: Checkpoint) -> bool:

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from lamina.checkpoint import artifacts
-from lamina.checkpoint.checkpointer import Checkpointer
+from lamina.checkpoint.checkpointer import Checkpointer, check_entry
+from lamina.checkpoint.commit_log import hint_of
 from lamina.checkpoint.parallel import run_bounded
 from lamina.checkpoint.progress import Progress, Report, silent
 from lamina.errors import Corrupt, LaminaError, NotFound, Unsupported, UsageError
 from lamina.format import manifest as manifests
 from lamina.format import validation
-from lamina.format.canonical import sha256_hex
 from lamina.format.findings import Finding, Severity
-from lamina.format.log import Committed, decode_hint
+from lamina.format.log import Committed, Hint, decode_hint, encode_hint
 from lamina.format.manifest import Artifact, CheckpointManifest, OperatorCheckpoint, Run
 from lamina.ids import CheckpointId
 from lamina.protocol.history import EMPTY, History, follow
@@ -83,6 +83,9 @@ def verify(
     chosen = sorted(_choose(checkpointer, history, ids), key=lambda c: (c.epoch, c.seq))
     work = _Work(checkpointer, sample, report, sum(c.entry.total_size for c in chosen))
     reports = tuple(work.checkpoint(committed) for committed in chosen)
+    if ids is None and not log_problems and not all(report.ok for report in reports):
+        now = checkpointer.history()  # what gc has forgotten meanwhile is not missing
+        reports = tuple(report for report in reports if report.ok or now.find(report.id))
     return VerifyReport(history.seq, log_problems, reports)
 
 
@@ -100,45 +103,63 @@ def _choose(
 
 
 def _verify_log(checkpointer: Checkpointer) -> tuple[tuple[Problem, ...], History]:
-    """Read the whole chain, from the first entry; the head itself is held against the hint."""
-    history = EMPTY
+    """Read the whole chain, from the first entry; the head itself is held against the hint.
+
+    Listing and hint come first: what a running pipeline writes meanwhile is neither hole nor lie.
+    """
+    listed = [info.key for info in checkpointer.store.list(checkpointer.paths.log_dir())]
+    raw = _raw_hint(checkpointer)
+    hint = None if raw is None else decode_hint(raw, checkpointer.paths.latest_pointer())
+    history, right = EMPTY, None
     try:
         for entry, digest in checkpointer.log.entries():
             history = follow(history, entry, digest, checkpointer.paths.log_entry(entry.seq))
+            if hint is not None and hint.seq == history.seq:
+                right = hint_of(history)
     except (Corrupt, Unsupported) as error:
         return (_problem(error, checkpointer.paths.log_entry(history.seq + 1)),), history
-    return (*_log_tail(checkpointer, history), *_hint(checkpointer, history)), history
+    end = checkpointer.paths.log_entry(history.seq)
+    holes = (_beyond(key, history) for key in listed if key > end)
+    return (*holes, *_hint(checkpointer, history, raw, hint, right)), history
 
 
-def _log_tail(checkpointer: Checkpointer, history: History) -> Iterator[Problem]:
-    """Entries beyond the end: a hole. Reading on would have stopped before it."""
-    after = checkpointer.paths.log_entry(history.seq)
-    for info in checkpointer.store.list(checkpointer.paths.log_dir(), after=after):
-        yield Problem("LAM-3004", info.key, f"the log ends with entry {history.seq} before this")
+def _beyond(key: str, history: History) -> Problem:
+    """An entry beyond the end: a hole. Reading on has stopped before it."""
+    return Problem("LAM-3004", key, f"the log ends with entry {history.seq} before this")
 
 
-def _hint(checkpointer: Checkpointer, history: History) -> Iterator[Problem]:
-    key = checkpointer.paths.latest_pointer()
+def _raw_hint(checkpointer: Checkpointer) -> bytes | None:
     try:
-        hint = decode_hint(checkpointer.store.get(key), key)
+        return checkpointer.store.get(checkpointer.paths.latest_pointer())
     except NotFound:
+        return None
+
+
+def _hint(
+    checkpointer: Checkpointer,
+    history: History,
+    raw: bytes | None,
+    hint: Hint | None,
+    right: Hint | None,
+) -> Iterator[Problem]:
+    """The hint must be, byte for byte, what was written with the entry that it names."""
+    key = checkpointer.paths.latest_pointer()
+    if raw is None:
         if history.seq:
             yield Problem("LAM-2000", key, "the hint is missing", Severity.NOTE)
-        return
-    if hint is None:
+    elif hint is None:
         yield Problem("LAM-3000", key, "the hint is damaged; it is ignored", Severity.WARNING)
-        return
-    try:
-        found = sha256_hex(checkpointer.store.get(checkpointer.paths.log_entry(hint.seq)))
-    except NotFound:
+    elif right is None:
         yield Problem("LAM-3004", key, f"the hint names log entry {hint.seq}, which is missing")
-        return
-    if found != hint.sha256:
+    elif hint.sha256 != right.sha256:
         # An entry that its successor names is proven; the last one has only the hint.
         proven = hint.seq < history.seq
         severity = Severity.WARNING if proven else Severity.ERROR
         message = f"log entry {hint.seq} is not the one the hint names"
         yield Problem("LAM-3004", key, message, severity)
+    elif raw != encode_hint(right):
+        message = f"the hint is not the one written with log entry {hint.seq}; it is ignored"
+        yield Problem("LAM-3000", key, message, Severity.WARNING)
 
 
 @dataclass
@@ -182,6 +203,7 @@ class _Work:
         try:
             data = artifacts.download(self.checkpointer.store, key, expected)
             manifest = manifests.decode(data, key)
+            check_entry(manifest, entry, key)
         except (Corrupt, NotFound, Unsupported) as error:
             return None, [_problem(error, key)]
         vnodes = self.checkpointer.vnode_count
