@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from lamina.checkpoint import Checkpointer
+from lamina.cli.log import read_entries
+from lamina.errors import NotFound
+from lamina.store import LocalStore
 from tests.unit.test_cli_support import (
     Pipeline,
     answer,
@@ -156,6 +160,24 @@ def test_log_shows_what_stands_before_a_hole(pipeline: Pipeline) -> None:
     assert found["error"]["code"] == "LAM-3004"
     assert lamina("log", "--store", pipeline.root, "--limit", "2").exit_code == 0
     assert lamina("log", "--store", pipeline.root, "--from", "4").exit_code == 0
+
+
+class BusyStore(LocalStore):
+    """A pipeline that writes its next entry right after somebody has found the end of the log."""
+
+    def get(self, key: str) -> bytes:
+        try:
+            return super().get(key)
+        except NotFound:
+            self.put(key, b"{}")
+            raise
+
+
+def test_an_entry_that_is_written_meanwhile_is_no_hole(pipeline: Pipeline) -> None:
+    entries, damage = read_entries(Checkpointer(BusyStore(pipeline.root)), 1, None)
+    assert [entry.seq for entry, _ in entries] == [1, 2, 3, 4, 5]
+    assert damage is None
+    assert pipeline.log_entry(6).exists()
 
 
 ADDRESSES = [

@@ -43,26 +43,25 @@ def read_entries(
 ) -> tuple[list[tuple[Entry, str]], LaminaError | None]:
     """Entries from *first* on, and what stopped the reading before *limit* and the end."""
     found: list[tuple[Entry, str]] = []
+    listed = _listed(checkpointer, first)  # before reading: what is written meanwhile is no hole
     try:
         for entry in islice(checkpointer.log.entries(first), limit):
             found.append(entry)  # noqa: PERF402  what was read before a failure is kept
-        if limit is None or len(found) < limit:
-            _refuse_hole(checkpointer, first + len(found))
     except LaminaError as error:
         return found, error
+    end = first + len(found)
+    behind = [seq for seq in listed if seq >= end]
+    if behind and (limit is None or len(found) < limit):
+        message = f"log entry {end} is missing: the next one is {behind[0]}"
+        return found, LogDamaged(message, where=checkpointer.paths.log_entry(end))
     return found, None
 
 
-def _refuse_hole(checkpointer: Checkpointer, end: int) -> None:
-    """The log ends before *end*: nothing may lie behind."""
+def _listed(checkpointer: Checkpointer, first: int) -> list[int]:
     paths = checkpointer.paths
-    for info in checkpointer.store.list(paths.log_dir(), after=paths.log_entry(end - 1)):
-        name = paths.parse(info.key)
-        if isinstance(name, LogName):
-            raise LogDamaged(
-                f"log entry {end} is missing: the next one is {name.seq}",
-                where=paths.log_entry(end),
-            )
+    infos = checkpointer.store.list(paths.log_dir(), after=paths.log_entry(first - 1))
+    names = (paths.parse(info.key) for info in infos)
+    return [name.seq for name in names if isinstance(name, LogName)]
 
 
 def _line(entry: Entry) -> str:
