@@ -7,7 +7,8 @@ target is a base of its own: it may hold other copies, never a pipeline that run
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lamina.checkpoint import artifacts
@@ -16,7 +17,7 @@ from lamina.checkpoint.parallel import run_bounded
 from lamina.checkpoint.progress import Progress, Report, silent
 from lamina.checkpoint.verify import CheckpointReport, verify
 from lamina.clock import new_writer_id
-from lamina.errors import Corrupt, NotFound, Refused
+from lamina.errors import AlreadyExists, Corrupt, Refused
 from lamina.format.log import Begin, Committed, encode_begin
 from lamina.format.manifest import Artifact, CheckpointManifest
 from lamina.format.names import parse_id
@@ -45,6 +46,12 @@ def copy_checkpoint(
     if committed is None:
         committed = _copy(source, manifest, target, report)
     verified = verify(target, (id,)).checkpoints[0]
+    if not verified.ok:
+        # Files lost at the target, or swept by a gc there before the log named them, come again;
+        # wrong ones are not overwritten.
+        with suppress(AlreadyExists):
+            _copy_files(source, manifest, target, report)
+        verified = verify(target, (id,)).checkpoints[0]
     if not verified.ok:
         raise Corrupt(
             f"the copy of checkpoint {id} is not whole: {verified.problems[0].message}",
@@ -102,17 +109,17 @@ def _claim(source: Checkpointer, id: CheckpointId, target: Checkpointer) -> Begi
 
 
 def _mark_folders(target: Checkpointer, begin: Begin, manifest: CheckpointManifest) -> None:
-    """Runs of ancestors lie in folders of their own ids; with a begin.json gc can judge them."""
+    """Runs of ancestors lie in folders of their own ids: in flight like the copy itself.
+
+    What an earlier copy has left there is dead, and gc would take it for garbage.
+    """
     folders = {artifact.path.split("/")[0] for artifact in manifest.artifacts()}
+    existing = target.history()
     for folder in sorted(folders - {str(begin.id)}):
         id = parse_id(folder)
         assert id is not None, "the manifest was validated"
-        key = target.paths.begin(id)
-        try:
-            target.store.head(key)
-        except NotFound:
-            other = Begin(id, begin.generation, None, begin.after, begin.writer, begin.timestamp_ms)
-            target.store.put(key, encode_begin(other))
+        if existing.find(id) is None:  # else its log entry names the begin.json that is there
+            target.store.put(target.paths.begin(id), encode_begin(replace(begin, id=id)))
 
 
 def _copy_files(
