@@ -3,10 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Azurite, the Azure emulator: where there is no npm, its tests are skipped and say so.
-AZURITE := $(if $(shell command -v npm 2>/dev/null),tests/servers/azurite/node_modules/.package-lock.json)
+AZURITE := tests/servers/azurite
 
-.PHONY: demo test check unit bench clean
+.PHONY: demo test check unit azurite bench clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/checkpoints.py
@@ -19,7 +18,7 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-unit: $(STAMP) $(AZURITE)
+unit: $(STAMP) azurite
 	$(BIN)/python -m pytest
 
 bench: $(STAMP)
@@ -32,8 +31,10 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $(STAMP)
 
-tests/servers/azurite/node_modules/.package-lock.json: tests/servers/azurite/package-lock.json
-	npm ci --prefix tests/servers/azurite --no-audit --no-fund --loglevel=error
+# The Azure emulator comes from npm; where it cannot be had its tests are skipped and say so.
+azurite:
+	@if command -v npm >/dev/null && [ ! -x $(AZURITE)/node_modules/.bin/azurite-blob ]; then \
+	  cd $(AZURITE) && npm ci --silent || echo "Azurite cannot be installed here: its tests are skipped"; fi
 
 clean:
-	rm -rf $(VENV) tests/servers/azurite/node_modules .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(AZURITE)/node_modules .mypy_cache .ruff_cache .hypothesis

@@ -12,6 +12,7 @@ LaminaError
 |   +-- DigestMismatch    an object's SHA-256 is not the one its manifest names
 |   +-- BadManifest       a manifest that cannot be read as one
 |   +-- LogDamaged        the commit log has a hole, a broken link or an entry against the rules
+|   +-- WalDamaged        a WAL file holds bytes that nobody wrote, or lacks some that were synced
 +-- Unsupported           written by a newer Lamina, or needs a feature this one lacks: upgrade
 +-- Fenced                another process took the pipeline over: stop
 +-- Diverged              two histories of one epoch: stop and look
@@ -107,6 +108,11 @@ class BadManifest(Corrupt):
 class LogDamaged(Corrupt):
     code = "LAM-3004"
     default_advice = "Do not write to this store; restore the log/ folder from a copy"
+
+
+class WalDamaged(Corrupt):
+    code = "LAM-3005"
+    default_advice = "Restore the file from a copy; `lamina wal verify` shows every damaged place"
 
 
 class Unsupported(LaminaError):

@@ -27,7 +27,7 @@ from lamina.errors import (
     UsageError,
 )
 from lamina.store import LocalStore
-from lamina.store.os_errors import from_os_error
+from lamina.os_errors import from_os_error
 
 
 @pytest.fixture

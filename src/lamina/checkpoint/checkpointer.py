@@ -61,7 +61,7 @@ class Checkpointer:
         paths: CheckpointPaths | None = None,
         *,
         max_concurrent_uploads: int = MAX_CONCURRENT_UPLOADS,
-        vnode_count: int = VNODE_COUNT,
+        vnode_count: int | None = VNODE_COUNT,
         clock: Clock | None = None,
     ) -> None:
         if max_concurrent_uploads < 1:
@@ -185,7 +185,7 @@ class Checkpointer:
 
     def save_manifest(self, manifest: CheckpointManifest) -> artifacts.Digest:
         """Save a sound manifest, create-only. The checkpoint does not exist yet."""
-        validation.check(manifest, expected_vnodes=self.vnode_count)
+        validation.check(manifest, expected_vnodes=self.expected_vnodes(manifest))
         data = manifests.encode(manifest)
         return artifacts.upload(self.store, self.paths.manifest(manifest.checkpoint_id), data)
 
@@ -239,7 +239,7 @@ class Checkpointer:
         data = artifacts.download(self.store, key, expected)
         manifest = manifests.decode(data, f"{self.store.url}/{key}")
         check_entry(manifest, entry, key)
-        validation.check(manifest, expected_vnodes=self.vnode_count)
+        validation.check(manifest, expected_vnodes=self.expected_vnodes(manifest))
         return manifest
 
     def load_artifact(
@@ -328,6 +328,10 @@ class Checkpointer:
         path = self.paths.relative(key)
         assert path is not None
         return path
+
+    def expected_vnodes(self, manifest: CheckpointManifest) -> int:
+        """The count a manifest must have; a tool (None) takes each manifest's own."""
+        return manifest.vnode_count if self.vnode_count is None else self.vnode_count
 
     def history(self) -> History:
         """What the log says now."""

@@ -206,7 +206,7 @@ class _Work:
             check_entry(manifest, entry, key)
         except (Corrupt, NotFound, Unsupported) as error:
             return None, [_problem(error, key)]
-        vnodes = self.checkpointer.vnode_count
+        vnodes = self.checkpointer.expected_vnodes(manifest)
         findings = validation.validate(manifest, expected_vnodes=vnodes)
         problems = [_finding(finding, key) for finding in findings]
         problems += _inline(manifest, key)

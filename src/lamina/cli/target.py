@@ -56,7 +56,8 @@ class Target:
 
     def _checkpointer(self, *, writable: bool) -> Checkpointer:
         paths = CheckpointPaths(self.base)
-        return Checkpointer(open_at(self.url, self.options, writable=writable), paths)
+        store = open_at(self.url, self.options, writable=writable)
+        return Checkpointer(store, paths, vnode_count=None)  # a tool takes what it finds
 
 
 def open_at(url: str, options: Mapping[str, Any], *, writable: bool, **more: Any) -> Store:

@@ -13,14 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from lamina.errors import Fenced, LogDamaged
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One epoch of one history: the number and the digest of its COMMIT."""
-
-    epoch: int
-    digest: str
+from lamina.format.commit import Point
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +49,12 @@ class Segment:
     generation: int
     adopt: Adopt | None
     commits: tuple[Commit, ...] = ()
+    number: int = 0  # a long-lived process goes on in a new part, with an ADOPT of its own
 
 
 def accepted_head(segments: Iterable[Segment]) -> Point | None:
     """The newest acknowledged epoch of a home, or None if it never had one."""
-    for segment in sorted(segments, key=lambda s: s.generation, reverse=True):
+    for segment in sorted(segments, key=lambda s: (s.generation, s.number), reverse=True):
         if segment.adopt is not None:
             return segment.commits[-1].point if segment.commits else segment.adopt.head
     return None

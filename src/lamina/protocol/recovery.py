@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lamina.errors import Diverged, Refused, WouldLose
+from lamina.format.commit import Point
 from lamina.format.log import Committed
 from lamina.ids import CheckpointId
 from lamina.protocol.driver import (
     Adopt,
     Commit,
-    Point,
     Segment,
     accepted_head,
     by_digest,
@@ -97,6 +97,24 @@ def plan_recovery(found: Found, *, lose_after: int | None = None) -> Plan:
         next_epoch=next_epoch(_epochs(found)),
         skipped=skipped,
         given_up=tuple(c.point for c in line(top, commits) if head is None or c.epoch > head.epoch),
+    )
+
+
+def plan_fresh(found: Found) -> Plan:
+    """Start with nothing, by a person's flag: everything acknowledged so far is given up."""
+    segments = _own_segments(found)
+    top = _highest(found, accepted_head(segments))
+    known = line(top, by_digest(segments))
+    given_up = tuple(c.point for c in known) or ((top,) if top else ())
+    return Plan(
+        checkpoint=None,
+        replay=(),
+        head=None,
+        publish={},
+        adopt=Adopt(None, ()),
+        next_epoch=next_epoch(_epochs(found)),
+        skipped=(),
+        given_up=given_up,
     )
 
 

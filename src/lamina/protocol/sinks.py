@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from lamina.errors import Diverged, Fenced, Refused
-from lamina.protocol.driver import Commit, Point
+from lamina.format.commit import Point
+from lamina.protocol.driver import Commit
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from lamina.errors import (
     StoreFull,
     StoreUnavailable,
 )
-from lamina.store.os_errors import from_os_error
+from lamina.os_errors import from_os_error
 
 _STATUS = re.compile(r"status code: ([1-5][0-9]{2})\b")
 _CODE = re.compile(

@@ -24,10 +24,10 @@ from lamina.errors import (
     StoreReadOnly,
     UsageError,
 )
+from lamina.os_errors import from_os_error, typed_errors
 from lamina.store.base import PART_SIZE_BYTES, Data, Folder, ObjectInfo, check_key, size_of
 from lamina.store.durable import FolderSync, FsyncFailed, TempFile, TempFiles, make_root
 from lamina.store.folders import check_prefix
-from lamina.store.os_errors import from_os_error, typed_errors
 from lamina.store.readback import create
 from lamina.store.walk import level, refused_link, walk
 

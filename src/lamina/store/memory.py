@@ -7,9 +7,9 @@ import threading
 from collections.abc import Iterator
 
 from lamina.errors import AlreadyExists, NotFound, SizeMismatch
+from lamina.os_errors import typed_errors
 from lamina.store.base import Data, Folder, ObjectInfo, check_key
 from lamina.store.folders import check_prefix, level_of
-from lamina.store.os_errors import typed_errors
 from lamina.store.readback import create, whole
 
 

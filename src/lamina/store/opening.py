@@ -33,7 +33,7 @@ def open_store(
     A bucket that is opened for writing is probed: one that ignores create-only puts is refused.
     Opened for reading, nothing is created or changed, and a missing folder is NotFound.
     """
-    scheme = urlsplit(url).scheme.lower() if "://" in url else "file"
+    scheme = _scheme(url)
     if scheme in REMOTE_SCHEMES:
         inner = RemoteStore(url, **options)
         store: Store = RetryingStore(inner, retry or RetryPolicy(), clock or SystemClock(), cancel)
@@ -42,6 +42,13 @@ def open_store(
     else:
         store = _open_here(scheme, url, options, writable=writable)
     return store if writable else ReadOnlyStore(store)
+
+
+def _scheme(url: str) -> str:
+    try:
+        return urlsplit(url).scheme.lower() if "://" in url else "file"
+    except ValueError as error:
+        raise UsageError(f"not an address of a store: {error}") from None
 
 
 def _open_here(scheme: str, url: str, options: dict[str, Any], *, writable: bool) -> Store:

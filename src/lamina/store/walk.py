@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lamina.errors import Refused
+from lamina.os_errors import typed_errors
 from lamina.store.base import Folder, ObjectInfo
 from lamina.store.folders import below
-from lamina.store.os_errors import typed_errors
 
 _NOT_A_KEY = re.compile(r"\.tmp|.*[\x00-\x1f\x7f\\\ud800-\udfff]", re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""What an operating system's refusal means to a caller of the store."""
+"""What an operating system's refusal means to a caller: the one table for store and disk."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from lamina.errors import (
     AccessDenied,
+    AlreadyExists,
     BadName,
     LaminaError,
     NotFound,
@@ -21,6 +22,7 @@ from lamina.errors import (
 _KINDS: dict[int, type[LaminaError]] = {
     errno.ENOENT: NotFound,
     errno.ENOTDIR: NotFound,  # a part of the way is an object, so nothing can lie below it
+    errno.EEXIST: AlreadyExists,
     errno.EACCES: AccessDenied,
     errno.EPERM: AccessDenied,
     errno.EROFS: StoreReadOnly,

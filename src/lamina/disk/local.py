@@ -1,0 +1,175 @@
+"""The real file system, below one folder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from lamina.disk.base import Bytes
+from lamina.os_errors import typed_errors
+
+_WRITE_AT_ONCE = 512  # parts; the system's limit is 1024
+
+
+class LocalDisk:
+    """The home in *folder*. The folder itself must exist, or is made with `make_folder("")`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.absolute()
+
+    @property
+    def root(self) -> str:
+        return str(self._folder)
+
+    def make_folder(self, path: str) -> None:
+        target = self._path(path)
+        with typed_errors(target):
+            missing = [f for f in (target, *target.parents) if not f.exists()]
+            for folder in reversed(missing):
+                folder.mkdir(exist_ok=True)
+            for folder in (*missing, target):
+                _sync_folder(folder.parent)
+
+    def create(self, path: str) -> LocalFile:
+        target = self._path(path)
+        with typed_errors(target):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+            return LocalFile(path, target, os.open(target, flags, 0o666))
+
+    def open(self, path: str) -> LocalFile:
+        target = self._path(path)
+        with typed_errors(target):
+            return LocalFile(path, target, os.open(target, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC))
+
+    def sync_folder(self, path: str) -> None:
+        target = self._path(path)
+        with typed_errors(target):
+            _sync_folder(target)
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        target = self._path(path)
+        with typed_errors(target):
+            fd = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return _read_exactly(fd, offset, size)
+            finally:
+                os.close(fd)
+
+    def map(self, path: str) -> pa.Buffer:
+        target = self._path(path)
+        with typed_errors(target):
+            if target.stat().st_size == 0:
+                return pa.py_buffer(b"")
+            return pa.memory_map(str(target), "r").read_buffer()
+
+    def size(self, path: str) -> int:
+        target = self._path(path)
+        with typed_errors(target):
+            return target.stat().st_size
+
+    def list(self, folder: str) -> tuple[str, ...]:
+        target = self._path(folder)
+        with typed_errors(target):
+            try:
+                return tuple(sorted(os.listdir(target)))  # noqa: PTH208
+            except FileNotFoundError:
+                return ()
+
+    def unlink(self, path: str) -> None:
+        target = self._path(path)
+        with typed_errors(target):
+            target.unlink(missing_ok=True)
+
+    def rename(self, path: str, target: str) -> None:
+        source = self._path(path)
+        with typed_errors(source):
+            source.rename(self._path(target))
+
+    def try_lock(self, path: str) -> LocalLock | None:
+        target = self._path(path)
+        with typed_errors(target):
+            fd = os.open(target, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(fd)
+                return None
+            return LocalLock(fd)
+
+    def _path(self, path: str) -> Path:
+        assert ".." not in path.split("/"), path
+        assert not path.startswith("/"), path
+        return self._folder / path if path else self._folder
+
+
+class LocalFile:
+    """A descriptor in append mode."""
+
+    def __init__(self, path: str, target: Path, fd: int) -> None:
+        self.path = path
+        self._target = target
+        self._fd = fd
+        self._size = os.fstat(fd).st_size
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def append(self, parts: Sequence[Bytes]) -> None:
+        with typed_errors(self._target):
+            views = [memoryview(part).cast("B") for part in parts if len(part)]
+            while views:
+                written = os.writev(self._fd, views[:_WRITE_AT_ONCE])
+                self._size += written
+                while written:
+                    taken = min(written, len(views[0]))
+                    views[0] = views[0][taken:]
+                    written -= taken
+                    if not views[0]:
+                        views.pop(0)
+
+    def sync(self) -> None:
+        with typed_errors(self._target):
+            os.fdatasync(self._fd)
+
+    def truncate(self, size: int) -> None:
+        with typed_errors(self._target):
+            os.ftruncate(self._fd, size)
+            os.fsync(self._fd)
+            self._size = size
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class LocalLock:
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _read_exactly(fd: int, offset: int, size: int) -> bytes:
+    parts = []
+    while size > 0 and (part := os.pread(fd, size, offset)):
+        parts.append(part)
+        offset += len(part)
+        size -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

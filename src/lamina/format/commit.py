@@ -1,0 +1,247 @@
+"""What COMMIT, ADOPT, TAKEOVER and CHECKPOINT records of the WAL say: canonical JSON.
+
+The digest of an epoch is the SHA-256 of its COMMIT's bytes; each names its parent's, so that a
+history is a chain. FORMAT.md section 7 is the specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from lamina.errors import Corrupt, WalDamaged
+from lamina.format import canonical
+from lamina.format.canonical import Json
+from lamina.format.fields import Fields
+from lamina.format.manifest_model import ConnectorCheckpoint
+from lamina.ids import CheckpointId
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One epoch of one history: the number and the digest of its COMMIT."""
+
+    epoch: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class WalRange:
+    """Where a record lies that this epoch consists of, with its checksum."""
+
+    operator: str
+    core: int
+    segment: str
+    offset: int
+    size: int
+    crc: int
+    entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """Output of this epoch that a sink is to publish."""
+
+    sink: str
+    path: str
+    size: int
+    sha256: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRecord:
+    """The decision of one epoch: everything it changes moves with this record, or not at all."""
+
+    epoch: int
+    generation: int
+    parent: Point | None = None  # the epoch whose state it continues
+    follows: Point | None = None  # the epoch after which sinks get it
+    partitions: int = 1
+    source_offsets: Mapping[str, ConnectorCheckpoint] = field(default_factory=dict)
+    table_offsets: Mapping[str, ConnectorCheckpoint] = field(default_factory=dict)
+    watermark: int | None = None
+    source_watermarks: Mapping[str, int] = field(default_factory=dict)
+    ranges: tuple[WalRange, ...] = ()
+    staged: tuple[StagedFile, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        return canonical.sha256_hex(encode_commit(self))
+
+    @property
+    def point(self) -> Point:
+        return Point(self.epoch, self.digest)
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptRecord:
+    """What a new process accepted of its predecessors, in one record: there or not (R5)."""
+
+    head: Point | None
+    commits: tuple[CommitRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TakeoverRecord:
+    generation: int
+    home: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRecord:
+    """A checkpoint of this epoch exists in the store: its manifest must have this digest."""
+
+    id: CheckpointId
+    epoch: int
+    manifest_sha256: str
+
+
+def encode_commit(commit: CommitRecord) -> bytes:
+    return canonical.encode(_commit(commit))
+
+
+def decode_commit(data: bytes, where: str) -> CommitRecord:
+    return _read_commit(_open(data, where))
+
+
+def encode_adopt(adopt: AdoptRecord) -> bytes:
+    return canonical.encode(
+        {"head": _point(adopt.head), "commits": [_commit(c) for c in adopt.commits]}
+    )
+
+
+def decode_adopt(data: bytes, where: str) -> AdoptRecord:
+    fields = _open(data, where)
+    return AdoptRecord(_read_point(fields, "head"), fields.list_of("commits", _read_commit))
+
+
+def encode_takeover(takeover: TakeoverRecord) -> bytes:
+    return canonical.encode({"generation": takeover.generation, "home": takeover.home})
+
+
+def decode_takeover(data: bytes, where: str) -> TakeoverRecord:
+    fields = _open(data, where)
+    return TakeoverRecord(fields.integer("generation"), fields.text("home"))
+
+
+def encode_checkpoint(record: CheckpointRecord) -> bytes:
+    return canonical.encode(
+        {
+            "id": str(record.id),
+            "epoch": record.epoch,
+            "manifest_sha256": record.manifest_sha256,
+        }
+    )
+
+
+def decode_checkpoint(data: bytes, where: str) -> CheckpointRecord:
+    fields = _open(data, where)
+    return CheckpointRecord(
+        fields.checkpoint_id("id"), fields.integer("epoch"), fields.text("manifest_sha256")
+    )
+
+
+def _open(data: bytes, where: str) -> Fields:
+    try:
+        return Fields(canonical.decode(data, where), where, error=WalDamaged)
+    except Corrupt as error:
+        raise WalDamaged(error.message, where=where) from error
+
+
+def _commit(commit: CommitRecord) -> dict[str, Json]:
+    return {
+        "epoch": commit.epoch,
+        "generation": commit.generation,
+        "parent": _point(commit.parent),
+        "follows": _point(commit.follows),
+        "partitions": commit.partitions,
+        "source_offsets": {k: _connector(v) for k, v in commit.source_offsets.items()},
+        "table_offsets": {k: _connector(v) for k, v in commit.table_offsets.items()},
+        "watermark": commit.watermark,
+        "source_watermarks": commit.source_watermarks,
+        "ranges": [_range(r) for r in commit.ranges],
+        "staged": [_staged(s) for s in commit.staged],
+    }
+
+
+def _read_commit(fields: Fields) -> CommitRecord:
+    return CommitRecord(
+        epoch=fields.integer("epoch", least=1),
+        generation=fields.integer("generation"),
+        parent=_read_point(fields, "parent"),
+        follows=_read_point(fields, "follows"),
+        partitions=fields.integer("partitions", least=1),
+        source_offsets=fields.map_of("source_offsets", _read_connector),
+        table_offsets=fields.map_of("table_offsets", _read_connector),
+        watermark=fields.integer("watermark", None, least=-(1 << 63)),
+        source_watermarks=fields.integer_map("source_watermarks"),
+        ranges=fields.list_of("ranges", _read_range),
+        staged=fields.list_of("staged", _read_staged),
+    )
+
+
+def _point(point: Point | None) -> Json:
+    return None if point is None else {"epoch": point.epoch, "digest": point.digest}
+
+
+def _read_point(fields: Fields, name: str) -> Point | None:
+    found = fields.optional_object(name)
+    return None if found is None else Point(found.integer("epoch"), found.text("digest"))
+
+
+def _connector(value: ConnectorCheckpoint) -> Json:
+    return {"offsets": value.offsets, "epoch": value.epoch, "metadata": value.metadata}
+
+
+def _read_connector(fields: Fields) -> ConnectorCheckpoint:
+    return ConnectorCheckpoint(
+        fields.text_map("offsets"), fields.integer("epoch"), fields.text_map("metadata")
+    )
+
+
+def _range(value: WalRange) -> Json:
+    return {
+        "operator": value.operator,
+        "core": value.core,
+        "segment": value.segment,
+        "offset": value.offset,
+        "size": value.size,
+        "crc": value.crc,
+        "entries": value.entries,
+    }
+
+
+def _read_range(fields: Fields) -> WalRange:
+    return WalRange(
+        fields.text("operator"),
+        fields.integer("core"),
+        fields.text("segment"),
+        fields.integer("offset"),
+        fields.integer("size"),
+        fields.integer("crc"),
+        fields.integer("entries"),
+    )
+
+
+def _staged(value: StagedFile) -> Json:
+    return {
+        "sink": value.sink,
+        "path": value.path,
+        "size": value.size,
+        "sha256": value.sha256,
+        "rows": value.rows,
+    }
+
+
+def _read_staged(fields: Fields) -> StagedFile:
+    return StagedFile(
+        fields.text("sink"),
+        fields.text("path"),
+        fields.integer("size"),
+        fields.text("sha256"),
+        fields.integer("rows"),
+    )

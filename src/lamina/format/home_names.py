@@ -1,0 +1,76 @@
+"""Every name in a home, the folder of a pipeline's write-ahead log; built and parsed here.
+
+<home>/home.json                                 identity
+<home>/lock                                      held for life by the process that owns the home
+<home>/driver/<generation>-<number>.wal          20 digits each; who claimed the home, in parts
+<home>/core-<p>/lock                             held while a task appends
+<home>/core-<p>/<generation>-<epoch>-<tag>.wal   20 digits each; the tag tells twins apart
+<home>/core-<p>/<segment>.cut-<offset>           what an explicit truncate or repair cut off
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from lamina.format.names import escape, unescape
+
+IDENTITY = "home.json"
+HOME_LOCK = "lock"
+DRIVER = "driver"
+_CORE = re.compile(r"core-(0|[1-9][0-9]{0,8})")
+_DRIVER_SEGMENT = re.compile(r"driver/([0-9]{20})-([0-9]{20})\.wal")
+_CORE_SEGMENT = re.compile(r"core-(0|[1-9][0-9]{0,8})/([0-9]{20})-([0-9]{20})-([^/]+)\.wal")
+
+
+@dataclass(frozen=True, slots=True)
+class DriverSegment:
+    generation: int
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSegment:
+    """*epoch* is the one it was created in; *tag* names run and task attempt."""
+
+    core: int
+    generation: int
+    epoch: int
+    tag: str
+
+
+def core_folder(core: int) -> str:
+    return f"core-{core}"
+
+
+def core_lock(core: int) -> str:
+    return f"core-{core}/lock"
+
+
+def parse_core_folder(name: str) -> int | None:
+    found = _CORE.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def segment_path(segment: DriverSegment | CoreSegment) -> str:
+    match segment:
+        case DriverSegment(generation, number):
+            return f"{DRIVER}/{generation:020d}-{number:020d}.wal"
+        case CoreSegment(core, generation, epoch, tag):
+            return f"core-{core}/{generation:020d}-{epoch:020d}-{escape(tag)}.wal"
+
+
+def parse_segment(path: str) -> DriverSegment | CoreSegment | None:
+    """What a path stands for, or None if it is no segment."""
+    if found := _DRIVER_SEGMENT.fullmatch(path):
+        return DriverSegment(int(found[1]), int(found[2]))
+    if found := _CORE_SEGMENT.fullmatch(path):
+        tag = unescape(found[4])
+        if tag is not None:
+            return CoreSegment(int(found[1]), int(found[2]), int(found[3]), tag)
+    return None
+
+
+def cut_path(segment: str, offset: int) -> str:
+    """Where the bytes go that somebody cut off a segment at *offset*."""
+    return f"{segment}.cut-{offset}"

@@ -1,0 +1,241 @@
+"""Recovery (seed 004): claim, then look, then plan, then restore, then copy. R5 and R12.
+
+    Checkpoint(epoch) + WAL.replay(epoch..now) = the exact acknowledged state
+
+`plan` is for people: it claims nothing and changes nothing. `run` claims the home and fences every
+older process first, so that what it then sees cannot change any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lamina.checkpoint.checkpointer import Checkpointer
+from lamina.checkpoint.parallel import run_bounded
+from lamina.checkpoint.progress import Progress, Report, silent
+from lamina.clock import Clock, SystemClock
+from lamina.disk.base import Disk
+from lamina.errors import AlreadyExists, Corrupt, NotFound
+from lamina.format.commit import AdoptRecord, CommitRecord
+from lamina.format.manifest_model import Artifact, CheckpointManifest
+from lamina.ids import CheckpointId
+from lamina.protocol.driver import next_generation
+from lamina.protocol.recovery import Found, Plan, check_claim, plan_fresh, plan_recovery
+from lamina.protocol.sinks import SinkPosition
+from lamina.recovery.report import report_of
+from lamina.recovery.scan import RecoverableSink, Scan, scan_home
+from lamina.recovery.state import RecoveredState
+from lamina.wal.driver_log import DriverLog, driver_generations
+from lamina.wal.home import Home, claim_home, read_home
+from lamina.wal.reader import SegmentReader
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryConfig:
+    """What only a person may decide, and how much to do at once."""
+
+    lose_after: int | None = None  # give up every epoch after this one
+    take_over_home: bool = False  # the home that owns the pipeline is lost for ever
+    start_fresh: bool = False  # give up everything
+    partitions: int = 1
+    max_concurrent: int = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A pipeline that is claimed and at its highest acknowledged epoch."""
+
+    state: RecoveredState
+    home: Home
+    driver: DriverLog
+
+    def close(self) -> None:
+        self.driver.close()
+        self.home.release()
+
+
+class RecoveryManager:
+    """Brings one pipeline back, from its home and its store."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        checkpointer: Checkpointer,
+        *,
+        scratch: Path,
+        sinks: Sequence[RecoverableSink] = (),
+        config: RecoveryConfig | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._disk = disk
+        self._checkpointer = checkpointer
+        self._scratch = scratch
+        self._sinks = sinks
+        self._config = config or RecoveryConfig()
+        self._clock = clock or SystemClock()
+
+    def scan(self) -> Scan:
+        """Look, without claiming: what is seen may change at once."""
+        positions = {sink.name: sink.position() for sink in self._sinks}
+        return scan_home(
+            read_home(self._disk), self._checkpointer.history(), positions, own_generation=-1
+        )
+
+    def plan(self, scan: Scan | None = None) -> Plan:
+        """What `run` would do now: for printing. Pure, given a scan."""
+        return self._decide((scan or self.scan()).found)
+
+    def preview(
+        self, *, until_epoch: int | None = None, entries_max: int | None = None
+    ) -> RecoveredState:
+        """The state as `run` would restore it, without claiming; to look, or to stop earlier.
+
+        Limits act on epoch boundaries, and the report says if it stopped before the head.
+        """
+        started = self._clock.monotonic()
+        scan = self.scan()
+        plan, manifest, files = self._restore(scan, silent, moving=False)
+        replayed = self._prove(scan, plan)
+        kept = _limited(replayed, until_epoch, entries_max)
+        seconds = self._clock.monotonic() - started
+        summary = report_of(scan, plan, manifest, kept, seconds=seconds)
+        return RecoveredState(self._disk, plan, manifest, kept, files, summary)
+
+    def run(self, report: Report = silent) -> Recovered:
+        """Claim, look, plan, restore and adopt; after it the pipeline may go on."""
+        started = self._clock.monotonic()
+        home = claim_home(self._disk, self._clock)
+        try:
+            driver = self._claim(home)
+            positions = {s.name: s.fence(driver.generation) for s in self._sinks}
+            moving = self._checkpointer.history().home != home.name
+            scan = self._look(home, driver, positions)
+            plan, manifest, files = self._restore(scan, report, moving=moving)
+            if moving:
+                driver = self._move(home, driver)
+            replayed = self._prove(scan, plan)
+            adopted = tuple(scan.commits[c.point.digest] for c in plan.adopt.commits)
+            driver.adopt(AdoptRecord(plan.head, adopted))
+        except BaseException:
+            home.release()
+            raise
+        seconds = self._clock.monotonic() - started
+        summary = report_of(scan, plan, manifest, replayed, seconds=seconds)
+        state = RecoveredState(
+            self._disk, plan, manifest, replayed, files, summary, driver.generation
+        )
+        return Recovered(state, home, driver)
+
+    # claim
+
+    def _claim(self, home: Home) -> DriverLog:
+        """A driver segment, then a TAKEOVER. A pipeline of another home is only fenced so far."""
+        history = self._checkpointer.history()
+        check_claim(history, home.name, other_home=self._config.take_over_home)
+        sinks = [sink.position().generation for sink in self._sinks]
+        seen = (history.generation, *driver_generations(home.disk), *sinks)
+        driver = self._open_driver(home, next_generation(seen))
+        self._checkpointer.log.take_over(history.home or home.name, generation=driver.generation)
+        return driver
+
+    def _open_driver(self, home: Home, generation: int) -> DriverLog:
+        while True:
+            try:
+                return DriverLog(home, generation, partitions=self._config.partitions)
+            except AlreadyExists:
+                generation += 1
+
+    def _move(self, home: Home, driver: DriverLog) -> DriverLog:
+        """The plan holds without the other home's WAL: only now does the pipeline change homes."""
+        driver.close()
+        moved = self._open_driver(home, driver.generation + 1)
+        self._checkpointer.log.take_over(home.name, generation=moved.generation)
+        return moved
+
+    # look and plan
+
+    def _look(self, home: Home, driver: DriverLog, positions: Mapping[str, SinkPosition]) -> Scan:
+        history = self._checkpointer.history()
+        return scan_home(home, history, positions, own_generation=driver.generation)
+
+    def _restore(
+        self, scan: Scan, report: Report, *, moving: bool
+    ) -> tuple[Plan, CheckpointManifest | None, Mapping[str, Path]]:
+        """Plan; fetch and prove what the plan needs; a damaged checkpoint means another plan."""
+        found = replace(scan.found, segments=() if moving else scan.found.segments)
+        while True:
+            plan = self._decide(found)
+            if plan.checkpoint is None:
+                return plan, None, {}
+            id = plan.checkpoint.id
+            try:
+                manifest = self._checkpointer.load_manifest(id)
+                return plan, manifest, self._fetch(manifest, report)
+            except (Corrupt, NotFound) as error:
+                found = replace(found, damaged={**found.damaged, id: _why(error, id)})
+
+    def _decide(self, found: Found) -> Plan:
+        if self._config.start_fresh:
+            return plan_fresh(found)
+        return plan_recovery(found, lose_after=self._config.lose_after)
+
+    def _prove(self, scan: Scan, plan: Plan) -> tuple[CommitRecord, ...]:
+        """Every range that will be replayed reads back with its checksum, before any effect."""
+        replayed = tuple(scan.commits[c.point.digest] for c in plan.replay)
+        for commit in replayed:
+            for place in commit.ranges:
+                reader = SegmentReader(self._disk, place.segment)
+                reader.at(place.offset, place.size, place.crc)
+        return replayed
+
+    def _fetch(self, manifest: CheckpointManifest, report: Report) -> dict[str, Path]:
+        """Every artifact into a file of its own, each proven by size and digest, once."""
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        files: dict[str, Path] = {}
+        done_bytes = 0
+        jobs = run_bounded(
+            enumerate(manifest.artifacts()),
+            lambda item: self._fetch_one(item[0], item[1]),
+            limit=self._config.max_concurrent,
+            stop_on_error=True,
+        )
+        errors = []
+        for done in jobs:
+            artifact = done.item[1]
+            if done.error is not None:
+                errors.append(done.error)
+                continue
+            assert done.result is not None
+            files[artifact.path] = done.result
+            done_bytes += artifact.size or 0
+            total = manifest.total_size_bytes
+            report(Progress(done_bytes, total, "bytes", artifact.path))
+        if errors:
+            raise errors[0]
+        return files
+
+    def _fetch_one(self, number: int, artifact: Artifact) -> Path:
+        target = self._scratch / f"{number:06d}-{(artifact.sha256 or '')[:16]}"
+        self._checkpointer.load_artifact(artifact, into=target)
+        return target
+
+
+def _limited(
+    replayed: tuple[CommitRecord, ...], until_epoch: int | None, entries_max: int | None
+) -> tuple[CommitRecord, ...]:
+    """The longest prefix of whole epochs within the limits."""
+    kept: list[CommitRecord] = []
+    entries = 0
+    for commit in replayed:
+        entries += sum(place.entries for place in commit.ranges)
+        beyond = until_epoch is not None and commit.epoch > until_epoch
+        if beyond or (entries_max is not None and entries > entries_max):
+            break
+        kept.append(commit)
+    return tuple(kept)
+
+
+def _why(error: Corrupt | NotFound, id: CheckpointId) -> str:
+    return f"{error.message} (at {error.where})" if error.where else f"{error.message} ({id})"

@@ -1,0 +1,106 @@
+"""What recovery looks at: the home's logs, the store's log, the sinks. Reading only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from lamina.errors import LogDamaged, NotFound
+from lamina.format.commit import CommitRecord
+from lamina.protocol.history import History
+from lamina.protocol.recovery import Found
+from lamina.protocol.sinks import SinkPosition
+from lamina.recovery.state import LeftAside
+from lamina.wal.driver_log import DriverSegmentContent, read_driver_log
+from lamina.wal.home import Home
+from lamina.wal.reader import Torn
+from lamina.wal.scan import cores_of, read_tail, segments_of
+
+
+class RecoverableSink(Protocol):
+    """What recovery asks of a sink."""
+
+    @property
+    def name(self) -> str: ...
+
+    def position(self) -> SinkPosition:
+        """What the outside system itself says it has."""
+        ...
+
+    def fence(self, generation: int) -> SinkPosition:
+        """Let nobody of a lower generation publish any more; then the position."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Everything a plan is made of, and the COMMITs in full."""
+
+    found: Found
+    commits: Mapping[str, CommitRecord]
+    driver: tuple[DriverSegmentContent, ...]
+    left_aside: tuple[LeftAside, ...]
+    entries: int  # in all core logs
+
+
+def scan_home(
+    home: Home, history: History, sinks: Mapping[str, SinkPosition], *, own_generation: int
+) -> Scan:
+    """Read the logs of a home. *own_generation* is left out: it has just been claimed."""
+    driver = tuple(
+        segment
+        for segment in read_driver_log(home.disk, home.identity)
+        if segment.generation != own_generation
+    )
+    commits = {digest: c for segment in driver for digest, c in segment.known().items()}
+    check_markers(driver, history)
+    cores = [
+        read_tail(home.disk, path, home.identity)
+        for core in cores_of(home.disk)
+        for path in segments_of(home.disk, core)
+    ]
+    ends = [(s.path, s.end) for s in driver] + [(t.path, t.end) for t in cores]
+    found = Found(
+        history=history,
+        segments=tuple(segment.rules() for segment in driver),
+        sinks=sinks,
+        damaged={},
+        dropped=frozenset(d for d, c in commits.items() if not _has_segments(home, c)),
+    )
+    left = tuple(
+        LeftAside(path, end.end, end.bytes, end.reason)
+        for path, end in ends
+        if isinstance(end, Torn) and end.bytes
+    )
+    return Scan(found, commits, driver, left, sum(tail.entries for tail in cores))
+
+
+def check_markers(driver: tuple[DriverSegmentContent, ...], history: History) -> None:
+    """The store must still know what the home was told about it."""
+    newest = history.newest
+    for segment in driver:
+        for marker in segment.checkpoints:
+            known = history.find(marker.id)
+            if known is not None and known.entry.manifest_sha256 != marker.manifest_sha256:
+                raise LogDamaged(
+                    f"checkpoint {marker.id} in the store is not the one this home's log knows",
+                    where=segment.path,
+                    advice="Is this the right store for this home?",
+                )
+            if known is None and (newest is None or marker.epoch > newest.epoch):
+                raise LogDamaged(
+                    f"this home's log knows checkpoint {marker.id} of epoch {marker.epoch}; the "
+                    f"store's newest is of epoch {newest.epoch if newest else 0}",
+                    where=segment.path,
+                    advice="Is this the right store for this home? Has its log/ lost entries?",
+                )
+
+
+def _has_segments(home: Home, commit: CommitRecord) -> bool:
+    for segment in {place.segment for place in commit.ranges}:
+        try:
+            home.disk.size(segment)
+        except NotFound:
+            return False
+    return True

@@ -1,0 +1,156 @@
+"""What a recovery gives back: the exact acknowledged state, as streams, and how it got there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from lamina.checkpoint.parallel import run_bounded
+from lamina.disk.base import Disk
+from lamina.errors import Corrupt
+from lamina.format.commit import CommitRecord, Point, WalRange
+from lamina.format.manifest_model import CheckpointManifest, ConnectorCheckpoint, Run
+from lamina.protocol.recovery import Plan, Skipped
+from lamina.wal.reader import SegmentReader
+
+Work = Callable[[str, int, Iterator[pa.RecordBatch]], None]
+"""Takes the batches of one (operator, partition), oldest first; the newest value of a key wins."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftAside:
+    """Bytes of a WAL file that do not count, and why."""
+
+    path: str
+    offset: int
+    bytes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    """For people: what was restored, what was left aside and why, file by file."""
+
+    checkpoint: str | None
+    checkpoint_epoch: int
+    epoch: int  # what the state is at
+    head_epoch: int  # what was acknowledged; higher only if a limit stopped the replay
+    epochs_replayed: int
+    entries_replayed: int
+    entries_dropped: int  # in the WAL, and named by no accepted COMMIT
+    skipped: tuple[Skipped, ...]
+    left_aside: tuple[LeftAside, ...]
+    given_up: tuple[Point, ...]
+    watermark_regressions: tuple[int, ...]  # epochs whose watermark is below their parent's
+    bytes_restored: int
+    bytes_replayed: int
+    seconds: float
+
+    @property
+    def complete(self) -> bool:
+        return self.epoch == self.head_epoch
+
+    @property
+    def torn_bytes(self) -> int:
+        return sum(each.bytes for each in self.left_aside)
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredState:
+    """The state at *head*: runs of the checkpoint, then the WAL's, as streams of Arrow batches."""
+
+    disk: Disk
+    plan: Plan
+    manifest: CheckpointManifest | None
+    replayed: tuple[CommitRecord, ...]  # oldest first
+    files: Mapping[str, Path]  # where the proven artifacts of the checkpoint lie
+    report: RecoveryReport
+    generation: int = 0
+
+    @property
+    def head(self) -> Point | None:
+        return self.plan.head
+
+    @property
+    def epoch(self) -> int:
+        return self.report.epoch
+
+    @property
+    def next_epoch(self) -> int:
+        return self.plan.next_epoch
+
+    @property
+    def has_state(self) -> bool:
+        return self.manifest is not None or bool(self.replayed)
+
+    @property
+    def source_offsets(self) -> Mapping[str, ConnectorCheckpoint]:
+        last = self._last()
+        return last.source_offsets if last is not None else {}
+
+    @property
+    def table_offsets(self) -> Mapping[str, ConnectorCheckpoint]:
+        last = self._last()
+        return last.table_offsets if last is not None else {}
+
+    @property
+    def watermark(self) -> int | None:
+        last = self._last()
+        return last.watermark if last is not None else None
+
+    @property
+    def source_watermarks(self) -> Mapping[str, int]:
+        last = self._last()
+        return last.source_watermarks if last is not None else {}
+
+    def partitions(self) -> tuple[tuple[str, int], ...]:
+        """Every (operator, partition) that has state."""
+        found = {(r.operator, r.core) for commit in self.replayed for r in commit.ranges}
+        if self.manifest is not None:
+            for name, operator in self.manifest.operators.items():
+                found |= {(name, partition) for partition in operator.partitions}
+        return tuple(sorted(found))
+
+    def batches(self, operator: str, partition: int) -> Iterator[pa.RecordBatch]:
+        """One partition's state, oldest first, one batch in memory at a time."""
+        if self.manifest is not None and operator in self.manifest.operators:
+            for run in self.manifest.operators[operator].partitions.get(partition, ()):
+                yield from self._run_batches(run)
+        for commit in self.replayed:
+            for place in commit.ranges:
+                if (place.operator, place.core) == (operator, partition):
+                    yield self._wal_batch(place)
+
+    def apply(self, work: Work, *, parallel: int = 1) -> None:
+        """Give every partition's batches to *work*, several partitions at once."""
+        jobs = run_bounded(
+            self.partitions(),
+            lambda place: work(place[0], place[1], self.batches(*place)),
+            limit=parallel,
+            stop_on_error=True,
+        )
+        errors = [done.error for done in jobs if done.error is not None]
+        if errors:
+            raise errors[0]
+
+    def _last(self) -> CommitRecord | CheckpointManifest | None:
+        return self.replayed[-1] if self.replayed else self.manifest
+
+    def _run_batches(self, run: Run) -> Iterator[pa.RecordBatch]:
+        inline = run.decode_inline()
+        where = run.path or "inline run"
+        source = pa.py_buffer(inline) if inline is not None else self._mapped(where)
+        try:
+            yield from pa.ipc.open_stream(source)
+        except pa.ArrowInvalid as error:
+            raise Corrupt(f"a run that is no Arrow stream: {error}", where=where) from error
+
+    def _mapped(self, path: str) -> pa.Buffer:
+        return pa.memory_map(str(self.files[path]), "r").read_buffer()
+
+    def _wal_batch(self, place: WalRange) -> pa.RecordBatch:
+        reader = SegmentReader(self.disk, place.segment)
+        return reader.at(place.offset, place.size, place.crc).batch()

@@ -1,0 +1,156 @@
+"""The segments of one core as one log: which file to append to, and when to begin another (R1).
+
+With the lock, and if the newest segment is ours and ends on a record boundary, go on there;
+otherwise create one. Nobody cuts a file but the explicit `truncate`, and that keeps what it cuts.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from lamina.disk.base import Disk, Lock
+from lamina.errors import Refused
+from lamina.format.home_names import CoreSegment, core_folder, core_lock, cut_path, segment_path
+from lamina.format.wal import HEADER_SIZE, Kind, SegmentHeader
+from lamina.wal.reader import Clean, SegmentReader
+from lamina.wal.scan import Tail, read_tail, segments_of
+from lamina.wal.segment import Placed, SegmentWriter
+
+
+class SegmentChain:
+    """Appends to the newest segment of a core; owned by one writer."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        core: int,
+        *,
+        home: bytes,
+        generation: int,
+        partitions: int,
+        tag: str,
+        segment_bytes: int,
+    ) -> None:
+        self._disk = disk
+        self._core = core
+        self._home = home
+        self._partitions = partitions
+        self._tag = tag
+        self._segment_bytes = segment_bytes
+        self.generation = generation
+        disk.make_folder(core_folder(core))
+        self._lock: Lock | None = disk.try_lock(core_lock(core))
+        self.tails = self.read_tails()
+        self._segment: SegmentWriter | None = self._continue()
+
+    @property
+    def path(self) -> str:
+        return self._open.path
+
+    @property
+    def position(self) -> int:
+        return self._open.position
+
+    @property
+    def synced_position(self) -> int:
+        return self._open.synced_position
+
+    @property
+    def _open(self) -> SegmentWriter:
+        assert self._segment is not None, "`begin` comes first"
+        return self._segment
+
+    def begin(self, epoch: int, sequence: int) -> None:
+        """Make sure there is a segment to append to."""
+        if self._segment is None:
+            self._segment = self._create(epoch, sequence)
+
+    def append(
+        self, kind: Kind, payload: bytes | pa.Buffer, *, epoch: int, first: int, count: int
+    ) -> Placed:
+        if self.position >= self._segment_bytes:
+            self.rotate(epoch, first)
+        return self._open.append(kind, payload, epoch=epoch, first_sequence=first, count=count)
+
+    def sync(self) -> None:
+        self._open.sync()
+
+    def rotate(self, epoch: int, sequence: int) -> None:
+        """Go on in a new segment; the old one is durable before the new one exists."""
+        self._open.sync()
+        self._open.close()
+        self._segment = self._create(epoch, sequence)
+
+    def truncate(self, position: int) -> str | None:
+        """Cut the open segment at a record boundary; returns where the cut bytes are kept."""
+        self._open.sync()
+        self._check_boundary(position)
+        if position == self.position:
+            return None
+        kept = self._keep(position)
+        self._open.truncate(position)
+        self._disk.sync_folder(core_folder(self._core))
+        return kept
+
+    def read_tails(self) -> tuple[Tail, ...]:
+        paths = segments_of(self._disk, self._core)
+        return tuple(read_tail(self._disk, path, self._home) for path in paths)
+
+    def close(self) -> None:
+        if self._segment is not None:
+            self._segment.close()
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _continue(self) -> SegmentWriter | None:
+        if self._lock is None or not self.tails or not self._fits(self.tails[-1]):
+            return None
+        tail = self.tails[-1]
+        assert tail.header is not None
+        file = self._disk.open(tail.path)
+        if file.size != tail.size:
+            file.close()  # somebody without the lock appends there: leave it to them
+            return None
+        segment = SegmentWriter(file, tail.header, durable=tail.durable)
+        segment.sync()  # what a killed process wrote must not count as synced before it is
+        return segment
+
+    def _fits(self, tail: Tail) -> bool:
+        return (
+            isinstance(tail.end, Clean)
+            and tail.header is not None
+            and tail.header.generation == self.generation
+            and tail.header.partitions == self._partitions
+            and tail.size < self._segment_bytes
+        )
+
+    def _create(self, epoch: int, sequence: int) -> SegmentWriter:
+        header = SegmentHeader(self._home, self.generation, self._core, self._partitions, sequence)
+        taken = set(segments_of(self._disk, self._core))
+        number = 0
+        while True:
+            tag = self._tag if number == 0 else f"{self._tag}.{number:06d}"
+            path = segment_path(CoreSegment(self._core, self.generation, epoch, tag))
+            if path not in taken:
+                return SegmentWriter.create(self._disk, path, header)
+            number += 1
+
+    def _check_boundary(self, position: int) -> None:
+        if position > self.position:
+            raise Refused(f"position {position} is beyond the end, {self.position}")
+        reader = SegmentReader(self._disk, self.path)
+        ends = {HEADER_SIZE, *(record.end for record in reader.records(payloads=False))}
+        if position not in ends:
+            raise Refused(f"no record begins at position {position} of {self.path}")
+
+    def _keep(self, position: int) -> str:
+        target = cut_path(self.path, position)
+        while target.rpartition("/")[2] in self._disk.list(core_folder(self._core)):
+            target += "+"
+        file = self._disk.create(target)
+        file.append([self._disk.read(self.path, position, self.position - position)])
+        file.sync()
+        file.close()
+        self._disk.sync_folder(core_folder(self._core))
+        return target

@@ -1,0 +1,243 @@
+"""The log of decisions: a COMMIT per epoch, synced, is what "acknowledged" means.
+
+Every process that claims the home begins a segment of its own (O_EXCL), says what it accepts of
+its predecessors in one ADOPT, and then appends COMMITs. Between the sync of a COMMIT and its first
+effect it looks for a segment of a newer generation: then it is fenced (R5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lamina.disk.base import Disk
+from lamina.errors import WalDamaged
+from lamina.format.commit import (
+    AdoptRecord,
+    CheckpointRecord,
+    CommitRecord,
+    Point,
+    TakeoverRecord,
+    WalRange,
+    decode_adopt,
+    decode_checkpoint,
+    decode_commit,
+    encode_adopt,
+    encode_checkpoint,
+    encode_commit,
+    encode_takeover,
+)
+from lamina.format.home_names import DRIVER, DriverSegment, parse_segment, segment_path
+from lamina.format.wal import DRIVER_CORE, Kind, SegmentHeader
+from lamina.protocol.driver import Adopt, Commit, Segment, check_not_superseded
+from lamina.wal.home import Home
+from lamina.wal.reader import Clean, Record, SegmentReader, Torn
+from lamina.wal.scan import check_home, segments_of
+from lamina.wal.segment import SegmentWriter
+from lamina.wal.writer import OPERATOR, serialize
+
+
+class DriverLog:
+    """The owner's end of the log. Not shared between threads."""
+
+    def __init__(self, home: Home, generation: int, *, partitions: int = 1) -> None:
+        """Claim: a new segment with a TAKEOVER, durable. AlreadyExists if the number is taken."""
+        self._home = home
+        self.generation = generation
+        self._partitions = partitions
+        self._number = 0
+        self._sequence = 0
+        self._head: Point | None = None
+        self._segment = self._create()
+
+    @property
+    def head(self) -> Point | None:
+        return self._head
+
+    @property
+    def segment(self) -> str:
+        return self._segment.path
+
+    @property
+    def size(self) -> int:
+        return self._segment.position
+
+    def adopt(self, adopt: AdoptRecord) -> None:
+        """Say what is accepted of older segments, before the first effect."""
+        self._append(Kind.ADOPT, encode_adopt(adopt), _epoch(adopt.head))
+        self._segment.sync()
+        self._head = adopt.head
+        self._check_owner()
+
+    def append_run(
+        self, batch: pa.RecordBatch, *, epoch: int, operator: str = OPERATOR
+    ) -> WalRange:
+        """A RUN in this log itself: with one core, a commit then costs one sync."""
+        first = self._sequence
+        self._sequence += batch.num_rows
+        at = self._segment.append(
+            Kind.RUN, serialize(batch), epoch=epoch, first_sequence=first, count=batch.num_rows
+        )
+        return WalRange(operator, 0, at.segment, at.offset, at.size, at.crc, at.entries)
+
+    def commit(self, commit: CommitRecord) -> Point:
+        """THE decision. When it returns the epoch is acknowledged and its effects may begin."""
+        self._append(Kind.COMMIT, encode_commit(commit), commit.epoch)
+        self._segment.sync()
+        self._head = commit.point
+        self._check_owner()
+        return self._head
+
+    def note_checkpoint(self, record: CheckpointRecord) -> None:
+        """From here on the store can be held to this checkpoint."""
+        self._append(Kind.CHECKPOINT, encode_checkpoint(record), record.epoch)
+        self._segment.sync()
+
+    def rotate(self, adopt: AdoptRecord) -> None:
+        """Go on in a new part that begins with what still matters; older ones can be dropped."""
+        old = self._segment
+        self._number += 1
+        self._segment = self._create()
+        old.close()
+        self.adopt(adopt)
+
+    def close(self) -> None:
+        self._segment.close()
+
+    def _create(self) -> SegmentWriter:
+        header = SegmentHeader(
+            self._home.identity, self.generation, DRIVER_CORE, self._partitions, self._sequence
+        )
+        path = segment_path(DriverSegment(self.generation, self._number))
+        segment = SegmentWriter.create(self._home.disk, path, header)
+        takeover = encode_takeover(TakeoverRecord(self.generation, self._home.name))
+        segment.append(Kind.TAKEOVER, takeover, epoch=0, first_sequence=self._sequence, count=0)
+        segment.sync()
+        return segment
+
+    def _append(self, kind: Kind, payload: bytes, epoch: int) -> None:
+        self._segment.append(kind, payload, epoch=epoch, first_sequence=self._sequence, count=0)
+
+    def _check_owner(self) -> None:
+        check_not_superseded(self.generation, driver_generations(self._home.disk))
+
+
+@dataclass(frozen=True, slots=True)
+class DriverSegmentContent:
+    """One segment of the driver log, as far as it could be read."""
+
+    path: str
+    generation: int
+    number: int
+    adopt: AdoptRecord | None
+    commits: tuple[CommitRecord, ...]
+    checkpoints: tuple[CheckpointRecord, ...]
+    end: Clean | Torn
+    records: int
+    size: int
+
+    def rules(self) -> Segment:
+        """What the rules of recovery need of it."""
+        adopt = None
+        if self.adopt is not None:
+            adopt = Adopt(self.adopt.head, tuple(map(rule_commit, self.adopt.commits)))
+        commits = tuple(map(rule_commit, self.commits))
+        return Segment(self.generation, adopt, commits, self.number)
+
+    def known(self) -> dict[str, CommitRecord]:
+        """Every COMMIT in it, copied or its own, by digest."""
+        copied = self.adopt.commits if self.adopt else ()
+        return {commit.digest: commit for commit in (*copied, *self.commits)}
+
+
+@dataclass
+class _Content:
+    adopt: AdoptRecord | None = None
+    commits: list[CommitRecord] = field(default_factory=list)
+    checkpoints: list[CheckpointRecord] = field(default_factory=list)
+    records: int = 0
+
+
+def read_driver_segment(disk: Disk, path: str, home: bytes) -> DriverSegmentContent:
+    """Read one segment; a torn tail is left aside and reported, damage is raised."""
+    name = parse_segment(path)
+    assert isinstance(name, DriverSegment), path
+    reader = SegmentReader(disk, path)
+    check_home(reader, home)
+    if reader.header is not None and reader.header.generation != name.generation:
+        raise WalDamaged(
+            f"the segment is of generation {reader.header.generation}, its name says "
+            f"{name.generation}",
+            where=reader.where(0),
+        )
+    content = _Content()
+    for record in reader.records():
+        content.records += 1
+        _take(content, record, reader)
+    assert reader.end is not None
+    return DriverSegmentContent(
+        path,
+        name.generation,
+        name.number,
+        content.adopt,
+        tuple(content.commits),
+        tuple(content.checkpoints),
+        reader.end,
+        content.records,
+        reader.size,
+    )
+
+
+def read_driver_log(disk: Disk, home: bytes) -> tuple[DriverSegmentContent, ...]:
+    """Every segment of the home's driver log, oldest first."""
+    return tuple(read_driver_segment(disk, path, home) for path in segments_of(disk, None))
+
+
+def drop_driver_segments(home: Home, floor: int) -> tuple[str, ...]:
+    """Drop old segments whose COMMITs are all of epochs up to *floor* (R7).
+
+    The newest one with an ADOPT is the truth, and stays with everything after it.
+    """
+    contents = read_driver_log(home.disk, home.identity)
+    truth = max((i for i, s in enumerate(contents) if s.adopt is not None), default=0)
+    dropped = tuple(
+        segment.path
+        for segment in contents[:truth]
+        if all(commit.epoch <= floor for commit in segment.known().values())
+    )
+    for path in dropped:
+        home.disk.unlink(path)
+    if dropped:
+        home.disk.sync_folder(DRIVER)
+    return dropped
+
+
+def driver_generations(disk: Disk) -> list[int]:
+    """The generations that have ever claimed this home, by the names of their segments."""
+    found = (parse_segment(path) for path in segments_of(disk, None))
+    return [name.generation for name in found if isinstance(name, DriverSegment)]
+
+
+def rule_commit(record: CommitRecord) -> Commit:
+    return Commit(record.point, record.parent, record.follows, record.generation)
+
+
+def _take(content: _Content, record: Record, reader: SegmentReader) -> None:
+    assert record.payload is not None
+    data, where = record.payload.to_pybytes(), reader.where(record.offset)
+    match record.kind:
+        case Kind.ADOPT:
+            if content.adopt is not None or content.commits:
+                raise WalDamaged("an ADOPT that is not the first of its segment", where=where)
+            content.adopt = decode_adopt(data, where)
+        case Kind.COMMIT:
+            content.commits.append(decode_commit(data, where))
+        case Kind.CHECKPOINT:
+            content.checkpoints.append(decode_checkpoint(data, where))
+        case Kind.RUN | Kind.BARRIER | Kind.TAKEOVER:
+            pass
+
+
+def _epoch(point: Point | None) -> int:
+    return 0 if point is None else point.epoch

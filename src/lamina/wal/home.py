@@ -1,0 +1,93 @@
+"""A home: the folder of a pipeline's write-ahead log, with an identity and one owner at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lamina.clock import Clock, new_writer_id
+from lamina.disk.base import Disk, Lock
+from lamina.errors import Corrupt, Fenced, NotFound, WalDamaged
+from lamina.format import canonical
+from lamina.format.fields import Fields
+from lamina.format.home_names import DRIVER, HOME_LOCK, IDENTITY
+
+HOME_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where the log is, and which one it is; *lock* is None for those who only look."""
+
+    disk: Disk
+    identity: bytes
+    lock: Lock | None = None
+
+    @property
+    def name(self) -> str:
+        """How TAKEOVER entries name it."""
+        return self.identity.hex()
+
+    def release(self) -> None:
+        if self.lock is not None:
+            self.lock.release()
+
+
+def claim_home(disk: Disk, clock: Clock) -> Home:
+    """Take the lock of the home for life; make the home if it is new. Fenced if it is taken."""
+    disk.make_folder("")
+    disk.make_folder(DRIVER)
+    lock = disk.try_lock(HOME_LOCK)
+    if lock is None:
+        raise Fenced(
+            "another process has the lock of this home",
+            where=disk.root,
+            advice="Two processes must not run one pipeline; stop the other one first",
+        )
+    try:
+        identity = _identity(disk) or _create(disk, clock)
+    except BaseException:
+        lock.release()
+        raise
+    return Home(disk, identity, lock)
+
+
+def read_home(disk: Disk) -> Home:
+    """Look at a home without claiming it. NotFound if there is none."""
+    identity = _identity(disk)
+    if identity is None:
+        raise NotFound("this folder is no home: it has no home.json", where=disk.root)
+    return Home(disk, identity)
+
+
+def _identity(disk: Disk) -> bytes | None:
+    try:
+        data = disk.read(IDENTITY, 0, 64 * 1024)
+    except NotFound:
+        return None
+    where = f"{disk.root}/{IDENTITY}"
+    try:
+        fields = Fields(canonical.decode(data, where), where, error=WalDamaged)
+        identity = fields.parsed("id", fields.text("id"), bytes.fromhex)
+    except Corrupt as error:
+        raise WalDamaged(f"home.json is damaged: {error.message}", where=where) from error
+    if len(identity) != 16:
+        raise WalDamaged("home.json names no identity of sixteen bytes", where=where)
+    return identity
+
+
+def _create(disk: Disk, clock: Clock) -> bytes:
+    """Under the lock: written aside, then renamed, so that it is there or not."""
+    identity = new_writer_id(clock)
+    aside = f"{IDENTITY}.{identity}"
+    file = disk.create(aside)
+    value: dict[str, canonical.Json] = {
+        "version": HOME_VERSION,
+        "id": identity,
+        "created_ms": clock.now_ms(),
+    }
+    file.append([canonical.encode(value)])
+    file.sync()
+    file.close()
+    disk.rename(aside, IDENTITY)
+    disk.sync_folder("")
+    return bytes.fromhex(identity)

@@ -1,0 +1,213 @@
+"""Reads segments: records, then how the file ends.
+
+Clean    the last record ends where the file does
+Torn     the file ends inside a record, or a sector of it never reached the disk (R14)
+damage   anything else: raised, with place, expected and actual
+
+Torn is believed only of bytes that nobody has synced: if a later record says that the segment was
+durable beyond the torn place, the place is damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lamina.disk.base import Disk
+from lamina.errors import Unsupported, WalDamaged
+from lamina.format.wal import (
+    ALIGNMENT,
+    HEADER_SIZE,
+    Kind,
+    RecordHeader,
+    SegmentHeader,
+    binding_of,
+    blank_sectors,
+    decode_record_header,
+    decode_segment_header,
+    padded,
+    payload_matches,
+)
+
+_WINDOW = 1 << 20
+_KNOWN = frozenset(map(int, Kind))
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record and where it is; the payload has been checked if it is there."""
+
+    segment: str
+    offset: int
+    header: RecordHeader
+    payload: pa.Buffer | None
+
+    @property
+    def kind(self) -> Kind:
+        return Kind(self.header.kind)
+
+    @property
+    def epoch(self) -> int:
+        return self.header.epoch
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.header.size
+
+    def batch(self) -> pa.RecordBatch:
+        """The Arrow batch of a RUN; its buffers are those of the payload, not copies."""
+        assert self.payload is not None, "read it with payloads"
+        try:
+            return pa.ipc.open_stream(self.payload).read_next_batch()
+        except (pa.ArrowInvalid, StopIteration) as error:
+            where = f"{self.segment}, byte {self.offset}"
+            raise WalDamaged(f"a RUN that is no Arrow batch: {error}", where=where) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Clean:
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Torn:
+    """Where the readable part ends, how many bytes are left aside, and why."""
+
+    end: int
+    bytes: int
+    reason: str
+
+
+class SegmentReader:
+    """One segment file. Reading changes nothing and maps nothing unless `mapped` is asked for."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self.path = path
+        self.size = disk.size(path)
+        head = disk.read(path, 0, HEADER_SIZE)
+        self.header: SegmentHeader | None = decode_segment_header(head, self.where(0))
+        self._binding = binding_of(head) if self.header else 0
+        self.end: Clean | Torn | None = None if self.header else Torn(0, self.size, "no header yet")
+
+    def records(self, start: int = HEADER_SIZE, *, payloads: bool = True) -> Iterator[Record]:
+        """Every record from *start* on; afterwards `end` says how the file ends.
+
+        Without *payloads* only headers are read, and only they are checked.
+        """
+        offset = start
+        while self.header is not None:
+            found = self._next(offset, payloads=payloads)
+            if not isinstance(found, Record):
+                self.end = found
+                return
+            offset = found.end
+            if found.header.kind in _KNOWN:
+                yield found
+
+    def at(self, offset: int, size: int, crc: int, *, mapped: bool = False) -> Record:
+        """The record a COMMIT names; WalDamaged unless it is exactly that one."""
+        where = self.where(offset)
+        if self.header is None or offset + size > self.size or offset % ALIGNMENT:
+            raise WalDamaged(f"{size} bytes are named here, the file has {self.size}", where=where)
+        data = self._disk.map(self.path)[offset : offset + size] if mapped else None
+        if data is None:
+            data = pa.py_buffer(self._disk.read(self.path, offset, size))
+        head = data[:HEADER_SIZE].to_pybytes()
+        header = decode_record_header(head, offset=offset, binding=self._binding)
+        if header is None:
+            raise WalDamaged("the record header does not match its checksum", where=where)
+        if header.size != size or header.payload_crc != crc:
+            raise WalDamaged(
+                f"the record has {header.size} bytes and CRC {header.payload_crc:08x}; "
+                f"{size} and {crc:08x} are named",
+                where=where,
+            )
+        if not self._matches(head, data, header, offset):
+            raise WalDamaged(f"the payload does not match its CRC {crc:08x}", where=where)
+        return Record(self.path, offset, header, self._payload(data, header))
+
+    def where(self, offset: int) -> str:
+        return f"{self._disk.root}/{self.path}, byte {offset}"
+
+    def _next(self, offset: int, *, payloads: bool) -> Record | Clean | Torn:
+        left = self.size - offset
+        if left < 0 or offset % ALIGNMENT:
+            raise WalDamaged(
+                f"no record begins here: the file has {self.size} bytes", where=self.where(offset)
+            )
+        if left == 0:
+            return Clean(offset)
+        head = self._disk.read(self.path, offset, HEADER_SIZE)
+        if len(head) < HEADER_SIZE:
+            return self._torn(offset, "the file ends inside a record header")
+        header = decode_record_header(head, offset=offset, binding=self._binding)
+        if header is None:
+            return self._bad_header(offset)
+        if left < header.size:
+            return self._torn(offset, "the file ends inside a record")
+        self._check_kind(header, offset)
+        if not payloads:
+            return Record(self.path, offset, header, None)
+        return self._with_payload(offset, head, header)
+
+    def _with_payload(self, offset: int, head: bytes, header: RecordHeader) -> Record | Torn:
+        data = pa.py_buffer(self._disk.read(self.path, offset, header.size))
+        if self._matches(head, data, header, offset):
+            return Record(self.path, offset, header, self._payload(data, header))
+        blank = blank_sectors(self._payload(data, header), offset)
+        if blank > header.blank:
+            return self._torn(offset, f"{blank - header.blank} sectors never reached the disk")
+        raise WalDamaged(
+            f"the payload of {header.payload_size} bytes does not match its CRC "
+            f"{header.payload_crc:08x}",
+            where=self.where(offset),
+        )
+
+    def _bad_header(self, offset: int) -> Torn:
+        sector = self._disk.read(self.path, offset, 512 - offset % 512)
+        if any(sector):
+            raise WalDamaged(
+                "the record header does not match its checksum", where=self.where(offset)
+            )
+        return self._torn(offset, "the sector of the record header never reached the disk")
+
+    def _torn(self, offset: int, reason: str) -> Torn:
+        """Torn, unless something behind it proves that this place was once durable."""
+        for record in self._scan_behind(offset + ALIGNMENT):
+            if record.durable > offset:
+                raise WalDamaged(
+                    f"{reason}, but this segment was synced up to byte {record.durable}",
+                    where=self.where(offset),
+                )
+        return Torn(offset, self.size - offset, reason)
+
+    def _scan_behind(self, start: int) -> Iterator[RecordHeader]:
+        """Whatever still looks like a record of this segment, at any place it could begin."""
+        for window in range(start, self.size, _WINDOW):
+            data = self._disk.read(self.path, window, _WINDOW + HEADER_SIZE)
+            at = data.find(b"LREC")
+            while 0 <= at < _WINDOW:
+                head = data[at : at + HEADER_SIZE]
+                header = decode_record_header(head, offset=window + at, binding=self._binding)
+                if header is not None:
+                    yield header
+                at = data.find(b"LREC", at + 1)
+
+    def _check_kind(self, header: RecordHeader, offset: int) -> None:
+        if header.kind not in _KNOWN and not header.optional:
+            raise Unsupported(
+                f"a record of the unknown kind {header.kind}", where=self.where(offset)
+            )
+
+    def _matches(self, head: bytes, data: pa.Buffer, header: RecordHeader, offset: int) -> bool:
+        padding = data[HEADER_SIZE + header.payload_size :].to_pybytes()
+        payload = self._payload(data, header)
+        return payload_matches(head, payload, padding, offset=offset, binding=self._binding)
+
+    @staticmethod
+    def _payload(data: pa.Buffer, header: RecordHeader) -> pa.Buffer:
+        assert data.size == HEADER_SIZE + padded(header.payload_size)
+        return data[HEADER_SIZE : HEADER_SIZE + header.payload_size]

@@ -1,0 +1,99 @@
+"""Repair: a person's explicit verb. It looks, says what it would cut, keeps what it cuts.
+
+Recovery never needs it: a torn tail is left aside there. It is for a log that somebody wants to
+read with other tools, or go on writing to in the same file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lamina.disk.base import Disk
+from lamina.errors import Refused, WalDamaged
+from lamina.format.home_names import cut_path
+from lamina.wal.reader import Clean, SegmentReader, Torn
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentCheck:
+    """What one segment holds, and how it ends."""
+
+    path: str
+    size: int
+    records: int
+    end: Clean | Torn | None
+    damage: str = ""  # the first damaged place, if there is one
+    damage_offset: int = 0
+
+    @property
+    def ok(self) -> bool:
+        return not self.damage
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What was cut, or would be: the bytes from *offset* on, kept in *kept*."""
+
+    path: str
+    offset: int
+    bytes: int
+    reason: str
+    kept: str
+
+
+def check_segment(disk: Disk, path: str) -> SegmentCheck:
+    """Read every byte of a segment; changes nothing."""
+    size = disk.size(path)
+    records, offset = 0, 0
+    try:
+        reader = SegmentReader(disk, path)
+        for record in reader.records():
+            records, offset = records + 1, record.end
+    except WalDamaged as error:
+        return SegmentCheck(path, size, records, None, f"{error.message} ({error.where})", offset)
+    return SegmentCheck(path, size, records, reader.end)
+
+
+def plan_repair(disk: Disk, path: str, *, damage: bool = False) -> Repair | None:
+    """What `repair` would cut; None if there is nothing to do. Damage is cut only if asked for."""
+    found = check_segment(disk, path)
+    if found.damage:
+        if not damage:
+            raise Refused(
+                f"this is damage, not a torn tail: {found.damage}",
+                where=path,
+                advice="Restore the file from a copy. --damage cuts it there, and everything "
+                "behind it",
+            )
+        return Repair(
+            path,
+            found.damage_offset,
+            found.size - found.damage_offset,
+            found.damage,
+            cut_path(path, found.damage_offset),
+        )
+    if not isinstance(found.end, Torn) or not found.end.bytes:
+        return None
+    at = found.end.end
+    return Repair(path, at, found.end.bytes, found.end.reason, cut_path(path, at))
+
+
+def repair(disk: Disk, path: str, *, damage: bool = False) -> Repair | None:
+    """Keep the cut bytes in a file beside, durably; only then cut."""
+    plan = plan_repair(disk, path, damage=damage)
+    if plan is None:
+        return None
+    folder = path.rpartition("/")[0]
+    names = disk.list(folder)
+    kept = plan.kept
+    while kept.rpartition("/")[2] in names:
+        kept += "+"
+    copy = disk.create(kept)
+    copy.append([disk.read(path, plan.offset, plan.bytes)])
+    copy.sync()
+    copy.close()
+    disk.sync_folder(folder)
+    file = disk.open(path)
+    file.truncate(plan.offset)
+    file.close()
+    return Repair(plan.path, plan.offset, plan.bytes, plan.reason, kept)

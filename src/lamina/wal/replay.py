@@ -1,0 +1,81 @@
+"""Replays the log of one core that was used by itself, without a driver log.
+
+Entries are released at their COMMIT, in order; what no COMMIT names is dropped and counted. A
+COMMIT counts only if its parent does, so a history is one chain without gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lamina.disk.base import Disk
+from lamina.errors import WalDamaged
+from lamina.format.commit import CommitRecord, decode_commit
+from lamina.format.wal import Kind
+from lamina.wal.reader import Record, SegmentReader, Torn
+from lamina.wal.scan import check_home, segments_of
+
+
+@dataclass(frozen=True, slots=True)
+class CoreReplay:
+    """The committed history of one core's log."""
+
+    disk: Disk
+    commits: tuple[CommitRecord, ...]  # oldest first
+    entries_dropped: int
+    torn: tuple[Torn, ...]
+
+    def batches(self, *, after_epoch: int = 0) -> Iterator[tuple[CommitRecord, pa.RecordBatch]]:
+        """Every batch of every epoch after *after_epoch*, oldest first."""
+        for commit in self.commits:
+            if commit.epoch > after_epoch:
+                for place in commit.ranges:
+                    reader = SegmentReader(self.disk, place.segment)
+                    yield commit, reader.at(place.offset, place.size, place.crc).batch()
+
+    @property
+    def entries(self) -> int:
+        return sum(place.entries for commit in self.commits for place in commit.ranges)
+
+
+def replay_core(disk: Disk, core: int, home: bytes) -> CoreReplay:
+    """Read a core's log to its end. Damage is raised; a torn tail is left aside and reported."""
+    commits: list[CommitRecord] = []
+    entries = 0
+    torn: list[Torn] = []
+    for path in segments_of(disk, core):
+        reader = SegmentReader(disk, path)
+        check_home(reader, home)
+        for record in reader.records():
+            entries += record.header.count
+            if record.kind is Kind.COMMIT:
+                commits.append(_commit(record, reader))
+        if isinstance(reader.end, Torn) and reader.end.bytes:
+            torn.append(reader.end)
+    chain = _chain(commits)
+    named = sum(place.entries for commit in chain for place in commit.ranges)
+    return CoreReplay(disk, chain, entries - named, tuple(torn))
+
+
+def _commit(record: Record, reader: SegmentReader) -> CommitRecord:
+    assert record.payload is not None
+    return decode_commit(record.payload.to_pybytes(), reader.where(record.offset))
+
+
+def _chain(commits: list[CommitRecord]) -> tuple[CommitRecord, ...]:
+    """From the newest COMMIT back along parents to one without; a gap is damage."""
+    by_digest = {commit.digest: commit for commit in commits}
+    walked: list[CommitRecord] = []
+    at = max(commits, key=lambda commit: commit.epoch, default=None)
+    while at is not None:
+        walked.append(at)
+        if at.parent is None:
+            break
+        parent = by_digest.get(at.parent.digest)
+        if parent is None:
+            raise WalDamaged(f"the COMMIT of epoch {at.parent.epoch} is missing from the log")
+        at = parent
+    return tuple(reversed(walked))

@@ -1,0 +1,127 @@
+"""Writes one segment: create, append, sync. A failed write or sync ends it for good."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lamina.disk.base import Disk, LogFile
+from lamina.errors import LaminaError, StoreError, UsageError
+from lamina.format.wal import (
+    HEADER_SIZE,
+    PAYLOAD_BYTES_MAX,
+    Kind,
+    SegmentHeader,
+    binding_of,
+    encode_record,
+    encode_segment_header,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a record went: what a COMMIT says about it."""
+
+    segment: str
+    offset: int
+    size: int
+    crc: int
+    entries: int
+
+
+class SegmentWriter:
+    """Appends records to one file. Not shared between threads or processes."""
+
+    def __init__(self, file: LogFile, header: SegmentHeader, *, durable: int) -> None:
+        self._file = file
+        self._binding = binding_of(encode_segment_header(header))
+        self._failure: LaminaError | None = None
+        self.header = header
+        self.synced_position = durable
+
+    @classmethod
+    def create(cls, disk: Disk, path: str, header: SegmentHeader) -> SegmentWriter:
+        """A new file with a durable header and a durable name. AlreadyExists if it is taken."""
+        file = disk.create(path)
+        file.append([encode_segment_header(header)])
+        file.sync()
+        disk.sync_folder(path.rpartition("/")[0])
+        return cls(file, header, durable=HEADER_SIZE)
+
+    @property
+    def path(self) -> str:
+        return self._file.path
+
+    @property
+    def position(self) -> int:
+        """The end of the file, synced or not."""
+        return self._file.size
+
+    def append(
+        self,
+        kind: Kind,
+        payload: bytes | pa.Buffer,
+        *,
+        epoch: int,
+        first_sequence: int,
+        count: int = 1,
+    ) -> Placed:
+        """Append one record. After an error the file may end inside it, and the writer is done."""
+        self._check_usable()
+        if len(payload) > PAYLOAD_BYTES_MAX:
+            raise UsageError(
+                f"a record of {len(payload)} bytes; {PAYLOAD_BYTES_MAX} at most",
+                advice="Split the batch",
+            )
+        offset = self.position
+        header, padding = encode_record(
+            payload,
+            kind=kind,
+            epoch=epoch,
+            first_sequence=first_sequence,
+            count=count,
+            offset=offset,
+            durable=self.synced_position,
+            binding=self._binding,
+        )
+        try:
+            self._file.append([header, payload, padding])
+        except LaminaError as error:
+            self._failure = error
+            raise
+        crc = int.from_bytes(header[56:60], "little")
+        return Placed(self.path, offset, self.position - offset, crc, count)
+
+    def sync(self) -> None:
+        """fdatasync; only its success moves the durable mark."""
+        self._check_usable()
+        end = self.position
+        try:
+            self._file.sync()
+        except LaminaError as error:
+            self._failure = error
+            raise
+        self.synced_position = end
+
+    def truncate(self, size: int) -> None:
+        """Cut the file at a record boundary; seed 003's library call, never used by recovery."""
+        self._check_usable()
+        try:
+            self._file.truncate(size)
+        except LaminaError as error:
+            self._failure = error
+            raise
+        self.synced_position = size
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _check_usable(self) -> None:
+        if self._failure is not None:
+            raise StoreError(
+                f"an earlier write or sync failed, so nothing more is written: "
+                f"{self._failure.message}",
+                where=self.path,
+                advice="Close the log, look at the disk, open it again",
+            )

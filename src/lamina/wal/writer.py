@@ -1,0 +1,328 @@
+"""The log of one core (seed 003): puts, deletes, Arrow batches, barriers, commits.
+
+Entries are collected and framed as one columnar RUN at 64 KiB, at a barrier, a commit or a sync.
+What the writer stamps (core, epoch, sequence) only ever rises; what it has acknowledged is what
+`sync` returned for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+
+import pyarrow as pa
+
+from lamina.disk.base import Disk
+from lamina.errors import Refused, UsageError
+from lamina.format.commit import (
+    CheckpointRecord,
+    CommitRecord,
+    Point,
+    WalRange,
+    decode_commit,
+    encode_checkpoint,
+    encode_commit,
+)
+from lamina.format.manifest_model import ConnectorCheckpoint
+from lamina.format.wal import Kind
+from lamina.wal.chain import SegmentChain
+from lamina.wal.reader import SegmentReader
+from lamina.wal.scan import Tail
+
+FRAME_BYTES = 64 * 1024
+SEGMENT_BYTES = 64 * 1024 * 1024
+OPERATOR = "state"
+"""Whose state puts, deletes and batches are, unless a batch says otherwise."""
+ENTRY_SCHEMA = pa.schema([pa.field("key", pa.binary(), nullable=False), ("value", pa.binary())])
+"""What put and delete write: a null value is a delete."""
+
+
+class CoreWalWriter:
+    """One core's writer. Used by one thread; a second process gets a segment of its own (R1)."""
+
+    def __init__(
+        self,
+        core_id: int,
+        disk: Disk,
+        *,
+        home: bytes,
+        generation: int = 1,
+        partitions: int = 1,
+        epoch: int = 0,
+        tag: str = "library",
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        self.core_id = core_id
+        self._disk = disk
+        self._partitions = partitions
+        self._keys: list[bytes] = []
+        self._values: list[bytes | None] = []
+        self._frame_bytes = 0
+        self._since_commit: list[WalRange] = []
+        self._chain = SegmentChain(
+            disk,
+            core_id,
+            home=home,
+            generation=generation,
+            partitions=partitions,
+            tag=tag,
+            segment_bytes=segment_bytes,
+        )
+        tails = self._chain.tails
+        self._epoch = max([epoch, *(tail.epoch for tail in tails)])
+        self._sequence = max((tail.next_sequence for tail in tails), default=0)
+        self._synced_sequence = self._sequence
+        self._head = _last_commit(disk, tails)
+        self._chain.begin(self._epoch, self._sequence)
+
+    @classmethod
+    def open_at(
+        cls, core_id: int, disk: Disk, position: int, *, home: bytes, generation: int = 1
+    ) -> CoreWalWriter:
+        """Go on at *position* of the newest segment; what stood behind it is kept aside."""
+        writer = cls(core_id, disk, home=home, generation=generation)
+        try:
+            writer.truncate(position)
+        except BaseException:
+            writer.close()
+            raise
+        return writer
+
+    # what it is at
+
+    @property
+    def position(self) -> int:
+        """The end of the segment; entries that are not framed yet come after it."""
+        return self._chain.position
+
+    @property
+    def synced_position(self) -> int:
+        """What survives a power cut: the only position fit for a manifest."""
+        return self._chain.synced_position
+
+    @property
+    def segment(self) -> str:
+        return self._chain.path
+
+    @property
+    def generation(self) -> int:
+        return self._chain.generation
+
+    @property
+    def epoch(self) -> int:
+        return self._epoch
+
+    @property
+    def sequence(self) -> int:
+        """The number that the next entry gets; never used twice, by any writer of this core."""
+        return self._sequence
+
+    @property
+    def entries_since_sync(self) -> int:
+        """Entries that a power cut now would take, framed or not."""
+        return self._sequence - self._synced_sequence
+
+    @property
+    def head(self) -> Point | None:
+        """The last epoch that was committed in this log."""
+        return self._head
+
+    def set_epoch(self, epoch: int) -> None:
+        """Move on to a later epoch; what was collected stays in the one it was put in."""
+        if epoch < self._epoch:
+            raise Refused(f"epoch {epoch} after epoch {self._epoch}: epochs only rise")
+        if epoch > self._epoch:
+            self._frame()
+            self._epoch = epoch
+
+    # appending
+
+    def append_put(self, key: bytes, value: bytes) -> int:
+        """Collect one entry; returns its sequence number."""
+        sequence = self._sequence
+        self._sequence = sequence + 1
+        self._keys.append(key)
+        self._values.append(value)
+        self._frame_bytes += len(key) + len(value)
+        if self._frame_bytes >= FRAME_BYTES:
+            self._frame()
+        return sequence
+
+    def append_delete(self, key: bytes) -> int:
+        """Collect a delete; returns its sequence number."""
+        sequence = self._sequence
+        self._sequence = sequence + 1
+        self._keys.append(key)
+        self._values.append(None)
+        self._frame_bytes += len(key)
+        if self._frame_bytes >= FRAME_BYTES:
+            self._frame()
+        return sequence
+
+    def append_batch(self, batch: pa.RecordBatch, *, operator: str = OPERATOR) -> WalRange:
+        """Append an Arrow batch as it is: one RUN, its rows are its entries."""
+        self._frame()
+        first = self._sequence
+        self._sequence += batch.num_rows
+        return self._append_run(serialize(batch), first, batch.num_rows, operator)
+
+    def append_epoch_barrier(self) -> int:
+        """Everything of this epoch stands before this record; returns its offset."""
+        self._frame()
+        return self._append(Kind.BARRIER, b"")
+
+    def append_commit(
+        self,
+        source_offsets: Mapping[str, ConnectorCheckpoint],
+        watermark: int | None = None,
+        *,
+        table_offsets: Mapping[str, ConnectorCheckpoint] | None = None,
+        source_watermarks: Mapping[str, int] | None = None,
+    ) -> Point:
+        """Decide the epoch: everything put since the last commit, with these offsets.
+
+        It counts once `sync` has returned.
+        """
+        self._frame()
+        self._check_commit()
+        commit = CommitRecord(
+            epoch=self._epoch,
+            generation=self.generation,
+            parent=self._head,
+            follows=self._head,
+            partitions=self._partitions,
+            source_offsets=source_offsets,
+            table_offsets=table_offsets or {},
+            watermark=watermark,
+            source_watermarks=source_watermarks or {},
+            ranges=tuple(self._since_commit),
+        )
+        self._append(Kind.COMMIT, encode_commit(commit))
+        self._since_commit = []
+        self._head = commit.point
+        return self._head
+
+    def take_ranges(self) -> tuple[WalRange, ...]:
+        """What was appended since the last commit or call, for a COMMIT in the driver log."""
+        self._frame()
+        taken, self._since_commit = tuple(self._since_commit), []
+        return taken
+
+    def append_checkpoint(self, record: CheckpointRecord) -> int:
+        """Note that a checkpoint exists; recovery holds the store to it. Returns its offset."""
+        self._frame()
+        return self._append(Kind.CHECKPOINT, encode_checkpoint(record))
+
+    def sync(self) -> None:
+        """fdatasync: everything appended so far survives a power cut, or this raises."""
+        self._frame()
+        self._chain.sync()
+        self._synced_sequence = self._sequence
+
+    # segments
+
+    def rotate(self) -> str:
+        """Go on in a new segment; returns its path."""
+        self._frame()
+        self._chain.rotate(self._epoch, self._sequence)
+        self._synced_sequence = self._sequence
+        return self.segment
+
+    def reset(self) -> str:
+        """Go on as a new generation, in a new segment. Sequence numbers are not used again.
+
+        What stands in older segments goes when whole segments are dropped, not here.
+        """
+        self._frame()
+        self._chain.generation += 1
+        self._since_commit = []
+        return self.rotate()
+
+    def truncate(self, position: int) -> str | None:
+        """Cut this segment at a record boundary; what is cut is kept, its path returned."""
+        self._frame()
+        kept = self._chain.truncate(position)
+        self._synced_sequence = self._sequence
+        self._head = _last_commit(self._disk, self._chain.read_tails())
+        self._since_commit = [
+            r for r in self._since_commit if r.segment != self.segment or r.offset < position
+        ]
+        return kept
+
+    def close(self) -> None:
+        """Release file and lock. What was not synced may be lost, as after a kill."""
+        self._chain.close()
+
+    def __enter__(self) -> CoreWalWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return (
+            f"CoreWalWriter(core_id={self.core_id}, segment={self.segment!r}, "
+            f"position={self.position}, synced_position={self.synced_position}, "
+            f"epoch={self.epoch}, sequence={self.sequence})"
+        )
+
+    # steps
+
+    def _frame(self) -> None:
+        """Write what was collected as one RUN of the current epoch."""
+        if not self._keys:
+            return
+        keys, values = self._keys, self._values
+        self._keys, self._values, self._frame_bytes = [], [], 0
+        try:
+            columns = [pa.array(keys, pa.binary()), pa.array(values, pa.binary())]
+            payload = serialize(pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA))
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise UsageError(f"keys and values are bytes: {error}") from error
+        self._append_run(payload, self._sequence - len(keys), len(keys), OPERATOR)
+
+    def _append_run(self, payload: pa.Buffer, first: int, count: int, operator: str) -> WalRange:
+        at = self._chain.append(Kind.RUN, payload, epoch=self._epoch, first=first, count=count)
+        found = WalRange(operator, self.core_id, at.segment, at.offset, at.size, at.crc, at.entries)
+        self._since_commit.append(found)
+        return found
+
+    def _append(self, kind: Kind, payload: bytes) -> int:
+        first = self._sequence
+        return self._chain.append(kind, payload, epoch=self._epoch, first=first, count=0).offset
+
+    def _check_commit(self) -> None:
+        last = self._head.epoch if self._head else 0
+        if self._epoch <= last or self._epoch < 1:
+            raise Refused(
+                f"epoch {self._epoch} cannot be committed after epoch {last}",
+                advice="Call set_epoch with a higher number first",
+            )
+
+
+def serialize(batch: pa.RecordBatch) -> pa.Buffer:
+    """A batch with its schema, as the payload of a RUN."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return sink.getvalue()
+
+
+def _last_commit(disk: Disk, tails: Iterable[Tail]) -> Point | None:
+    """The newest COMMIT of a core's own log, across its segments."""
+    newest: Point | None = None
+    for tail in tails:
+        reader = SegmentReader(disk, tail.path)
+        for record in reader.records(payloads=False):
+            if record.kind is Kind.COMMIT and (newest is None or record.epoch > newest.epoch):
+                header = record.header
+                found = reader.at(record.offset, header.size, header.payload_crc)
+                assert found.payload is not None
+                where = reader.where(record.offset)
+                newest = decode_commit(found.payload.to_pybytes(), where).point
+    return newest
