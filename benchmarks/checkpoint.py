@@ -30,6 +30,8 @@ from lamina.store.base import PART_SIZE_BYTES
 
 PART_MIB = PART_SIZE_BYTES // saves.MIB
 RATIO_MIN = 0.8
+SLACK_MIB = 16
+"""What the allocator, threads and manifests may take besides the parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,8 @@ class Scale:
 
 
 SCALES = {
-    "full": Scale(256, 9, 1024, 128, 1000, 256),
-    "quick": Scale(64, 5, 128, 24, 100, 256),
+    "full": Scale(256, 21, 1024, 128, 1000, 256),
+    "quick": Scale(128, 9, 128, 24, 100, 256),
     "tiny": Scale(4, 1, 9, 1, 3, 8),
 }
 
@@ -110,8 +112,9 @@ def _measured(scale: Scale, folder: Path) -> Iterator[Number]:
     shutil.rmtree(local)
     saved = saves.save_memory(parts, rounds=rounds)
     yield Number("save_memory_ratio", saved.ratio, saved.describe(), at_least=RATIO_MIN)
-    verified = saves.verify_local(parts, _below(folder, "verify"), rounds=rounds)
-    yield Number("verify_ratio", verified.ratio, verified.describe(), at_least=RATIO_MIN)
+    by_program, by_threads = saves.verify_local(parts, _below(folder, "verify"), rounds=rounds)
+    yield Number("verify_ratio", by_program.ratio, by_program.describe(), at_least=RATIO_MIN)
+    yield Number("verify_hashlib_ratio", by_threads.ratio, by_threads.describe())
     del parts
     grown = listing.measure(scale.checkpoints, scale.artifacts, rounds=rounds)
     yield Number("list_requests_growth", grown.list_requests, grown.describe(), at_most=1.0)
@@ -130,7 +133,9 @@ def _peaks(scale: Scale, folder: Path) -> Iterator[Number]:
         of_steps = {step: peak for step, peak in peaks.items() if step.endswith(name)}
         size = f"{scale.artifact_mib} MiB" if streams == 1 else f"{streams} x {each} MiB"
         told = ", ".join(f"{step.split()[0]} {peak:.1f}" for step, peak in of_steps.items())
-        yield Number(key, max(of_steps.values()), f"{size}: {told}", at_most=2 * PART_MIB * streams)
+        yield Number(
+            key, max(of_steps.values()), f"{size}: {told}", at_most=PART_MIB * streams + SLACK_MIB
+        )
 
 
 def _below(folder: Path, name: str) -> Path:

@@ -58,21 +58,25 @@ class Growth:
 
 def measure(checkpoints: int, artifacts: int, *, rounds: int) -> Growth:
     stores = (_filled(checkpoints, artifacts), _filled(checkpoints, 1))
-    seconds: tuple[list[float], list[float]] = ([], [])
-    counted = [0, 0], [0, 0]
-    for _ in range(rounds):
-        for place, store in enumerate(stores):
-            reader = FaultyStore(store)
-            start = time.perf_counter()
-            found = Checkpointer(reader).list_checkpoints()
-            seconds[place].append(time.perf_counter() - start)
-            assert len(found) == checkpoints
-            counted[place][:] = [
-                reader.calls["list"] + reader.calls["list_folder"],
-                reader.calls.total(),
-            ]
-    many, one = (Listing(*counted[i], tuple(seconds[i])) for i in range(2))
+    listed = [[_list(store, checkpoints) for store in stores] for _ in range(rounds)]
+    many, one = (_together([both[place] for both in listed]) for place in range(2))
     return Growth(many, one)
+
+
+def _list(store: MemoryStore, checkpoints: int) -> Listing:
+    """What a reader asks that has never seen this store."""
+    reader = FaultyStore(store)
+    start = time.perf_counter()
+    found = Checkpointer(reader).list_checkpoints()
+    seconds = time.perf_counter() - start
+    assert len(found) == checkpoints
+    list_requests = reader.calls["list"] + reader.calls["list_folder"]
+    return Listing(list_requests, reader.calls.total(), (seconds,))
+
+
+def _together(rounds: list[Listing]) -> Listing:
+    seconds = tuple(second for each in rounds for second in each.seconds)
+    return Listing(rounds[-1].list_requests, rounds[-1].requests, seconds)
 
 
 def _filled(checkpoints: int, artifacts: int) -> MemoryStore:

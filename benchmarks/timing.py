@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from statistics import median
 
 Work = Callable[[], object]
+Prepare = Callable[[], Work]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +39,15 @@ class Comparison:
         return f"{ours:.0f} of {bare:.0f} MiB/s, rounds {low:.2f} to {high:.2f}"
 
 
-def compare(ours: Work, bare: Work, *, rounds: int, mib: float, warm_up: bool = True) -> Comparison:
+def compare(ours: Prepare, bare: Prepare, *, rounds: int, mib: float) -> Comparison:
     """Time both in every round, each of them first in every other round.
 
-    *ours* and *bare* return the work to be timed: what they do before is preparation.
+    *ours* and *bare* return the work to be timed: what they do before is preparation. One round
+    more is made at first, and not counted.
     """
     seconds: dict[str, list[float]] = {"ours": [], "bare": []}
     both = (("ours", ours), ("bare", bare))
-    for turn in range(-1 if warm_up else 0, rounds):
+    for turn in range(-1, rounds):
         for name, prepare in both if turn % 2 else reversed(both):
             spent = seconds_of(prepare())
             if turn >= 0:
@@ -53,9 +55,8 @@ def compare(ours: Work, bare: Work, *, rounds: int, mib: float, warm_up: bool = 
     return Comparison(tuple(seconds["ours"]), tuple(seconds["bare"]), mib)
 
 
-def seconds_of(work: object) -> float:
+def seconds_of(work: Work) -> float:
     """Time one call, with a disk that has nothing left to write from before."""
-    assert callable(work)
     os.sync()
     start = time.perf_counter()
     work()

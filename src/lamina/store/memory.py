@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import threading
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 
 from lamina.errors import AlreadyExists, NotFound, SizeMismatch
@@ -14,10 +15,14 @@ from lamina.store.readback import create, whole
 
 
 class MemoryStore:
-    """A dict behind a lock. What is put is copied, so that the caller may reuse its buffer."""
+    """A dict behind a lock. What is put is copied, so that the caller may reuse its buffer.
+
+    The keys are kept in order, so that a listing costs what it returns and not what there is.
+    """
 
     def __init__(self) -> None:
         self._objects: dict[str, bytes] = {}
+        self._keys: builtins.list[str] = []
         self._lock = threading.Lock()
 
     @property
@@ -47,7 +52,7 @@ class MemoryStore:
         check_key(key)
         copied = self._copied(key, data)
         with self._lock:
-            self._objects[key] = copied
+            self._store(key, copied)
 
     def put_if_absent(self, key: str, data: Data) -> None:
         check_key(key)
@@ -58,28 +63,37 @@ class MemoryStore:
         with self._lock:
             if key in self._objects:
                 raise AlreadyExists("the key holds other bytes", where=self._where(key))
-            self._objects[key] = data
+            self._store(key, data)
+
+    def _store(self, key: str, data: bytes) -> None:
+        if key not in self._objects:
+            insort(self._keys, key)
+        self._objects[key] = data
 
     def head(self, key: str) -> ObjectInfo:
         return ObjectInfo(key, len(self.get(key)))
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
-        return iter([info for info in self._below(check_prefix(prefix)) if info.key > after])
+        return iter(self._below(check_prefix(prefix), after))
 
     def list_folder(self, prefix: str = "") -> Folder:
         prefix = check_prefix(prefix)
         return level_of(self._below(prefix), prefix)
 
-    def _below(self, prefix: str) -> builtins.list[ObjectInfo]:
-        start = f"{prefix}/" if prefix else ""
+    def _below(self, prefix: str, after: str = "") -> builtins.list[ObjectInfo]:
         with self._lock:
-            found = [(k, len(v)) for k, v in self._objects.items() if k.startswith(start)]
-        return [ObjectInfo(key, size) for key, size in sorted(found)]
+            first = bisect_right(self._keys, after)
+            last = len(self._keys)
+            if prefix:
+                first = max(first, bisect_left(self._keys, f"{prefix}/"))
+                last = bisect_left(self._keys, f"{prefix}0")  # the character after the slash
+            return [ObjectInfo(key, len(self._objects[key])) for key in self._keys[first:last]]
 
     def delete(self, key: str) -> None:
         check_key(key)
         with self._lock:
-            self._objects.pop(key, None)
+            if self._objects.pop(key, None) is not None:
+                del self._keys[bisect_left(self._keys, key)]
 
     def copy(self, source: str, target: str) -> None:
         self.put(target, self.get(source))
