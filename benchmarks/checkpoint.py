@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,7 +77,7 @@ class Number:
 
 
 def main() -> None:
-    options = _options()
+    options = parse()
     scale = SCALES[options.scale]
     start = time.perf_counter()
     numbers = []
@@ -163,13 +163,16 @@ def _machine(folder: Path) -> dict[str, str | int | float]:
     }
 
 
-def _options() -> argparse.Namespace:
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--quick", dest="scale", action="store_const", const="quick")
-    parser.add_argument("--scale", choices=SCALES, default="full", help=argparse.SUPPRESS)
+    parser.set_defaults(scale="full")
+    parser.add_argument(
+        "--quick", dest="scale", action="store_const", const="quick", help="smaller sizes"
+    )
+    parser.add_argument("--scale", choices=SCALES, help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
     parser.add_argument("--folder", type=Path, help="where to write; a temporary one by default")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

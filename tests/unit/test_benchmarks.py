@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "checkpoint.py"
 KEYS = {
@@ -28,3 +31,15 @@ def test_the_benchmark_ends_with_one_line_of_json(tmp_path: Path) -> None:
     assert numbers["list_requests_growth"] == 1.0
     assert all(f"\n{key} " in run.stdout for key in KEYS)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "scale"), [([], "full"), (["--quick"], "quick"), (["--scale", "tiny"], "tiny")]
+)
+def test_without_arguments_everything_is_measured(
+    arguments: list[str], scale: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    loaded = runpy.run_path(str(SCRIPT))
+    assert loaded["parse"](arguments).scale == scale
+    assert loaded["parse"]([*arguments, "--json"]).json
