@@ -55,9 +55,8 @@ class CoreWalWriter:
         self.core_id = core_id
         self._disk = disk
         self._partitions = partitions
-        self._keys: list[bytes] = []
-        self._values: list[bytes | None] = []
-        self._frame_bytes = 0
+        self._pending: list[bytes | None] = []  # key, value, key, value, ...
+        self._room = FRAME_BYTES  # left in the frame
         self._since_commit: list[WalRange] = []
         self._chain = SegmentChain(
             disk,
@@ -70,10 +69,10 @@ class CoreWalWriter:
         )
         tails = self._chain.tails
         self._epoch = max([epoch, *(tail.epoch for tail in tails)])
-        self._sequence = max((tail.next_sequence for tail in tails), default=0)
-        self._synced_sequence = self._sequence
+        self._framed_sequence = max((tail.next_sequence for tail in tails), default=0)
+        self._synced_sequence = self._framed_sequence
         self._head = _last_commit(disk, tails)
-        self._chain.begin(self._epoch, self._sequence)
+        self._chain.begin(self._epoch, self._framed_sequence)
 
     @classmethod
     def open_at(
@@ -115,12 +114,12 @@ class CoreWalWriter:
     @property
     def sequence(self) -> int:
         """The number that the next entry gets; never used twice, by any writer of this core."""
-        return self._sequence
+        return self._framed_sequence + len(self._pending) // 2
 
     @property
     def entries_since_sync(self) -> int:
         """Entries that a power cut now would take, framed or not."""
-        return self._sequence - self._synced_sequence
+        return self.sequence - self._synced_sequence
 
     @property
     def head(self) -> Point | None:
@@ -137,34 +136,28 @@ class CoreWalWriter:
 
     # appending
 
-    def append_put(self, key: bytes, value: bytes) -> int:
-        """Collect one entry; returns its sequence number."""
-        sequence = self._sequence
-        self._sequence = sequence + 1
-        self._keys.append(key)
-        self._values.append(value)
-        self._frame_bytes += len(key) + len(value)
-        if self._frame_bytes >= FRAME_BYTES:
+    def append_put(self, key: bytes, value: bytes) -> None:
+        """Collect one entry; its number is what `sequence` was before."""
+        pending = self._pending
+        pending.append(key)
+        pending.append(value)
+        self._room -= len(key) + len(value)
+        if self._room <= 0:
             self._frame()
-        return sequence
 
-    def append_delete(self, key: bytes) -> int:
-        """Collect a delete; returns its sequence number."""
-        sequence = self._sequence
-        self._sequence = sequence + 1
-        self._keys.append(key)
-        self._values.append(None)
-        self._frame_bytes += len(key)
-        if self._frame_bytes >= FRAME_BYTES:
+    def append_delete(self, key: bytes) -> None:
+        """Collect a delete; its number is what `sequence` was before."""
+        pending = self._pending
+        pending.append(key)
+        pending.append(None)
+        self._room -= len(key)
+        if self._room <= 0:
             self._frame()
-        return sequence
 
     def append_batch(self, batch: pa.RecordBatch, *, operator: str = OPERATOR) -> WalRange:
         """Append an Arrow batch as it is: one RUN, its rows are its entries."""
         self._frame()
-        first = self._sequence
-        self._sequence += batch.num_rows
-        return self._append_run(serialize(batch), first, batch.num_rows, operator)
+        return self._append_run(serialize(batch), batch.num_rows, operator)
 
     def append_epoch_barrier(self) -> int:
         """Everything of this epoch stands before this record; returns its offset."""
@@ -217,15 +210,15 @@ class CoreWalWriter:
         """fdatasync: everything appended so far survives a power cut, or this raises."""
         self._frame()
         self._chain.sync()
-        self._synced_sequence = self._sequence
+        self._synced_sequence = self._framed_sequence
 
     # segments
 
     def rotate(self) -> str:
         """Go on in a new segment; returns its path."""
         self._frame()
-        self._chain.rotate(self._epoch, self._sequence)
-        self._synced_sequence = self._sequence
+        self._chain.rotate(self._epoch, self._framed_sequence)
+        self._synced_sequence = self._framed_sequence
         return self.segment
 
     def reset(self) -> str:
@@ -242,7 +235,7 @@ class CoreWalWriter:
         """Cut this segment at a record boundary; what is cut is kept, its path returned."""
         self._frame()
         kept = self._chain.truncate(position)
-        self._synced_sequence = self._sequence
+        self._synced_sequence = self._framed_sequence
         self._head = _last_commit(self._disk, self._chain.read_tails())
         self._since_commit = [
             r for r in self._since_commit if r.segment != self.segment or r.offset < position
@@ -275,25 +268,27 @@ class CoreWalWriter:
 
     def _frame(self) -> None:
         """Write what was collected as one RUN of the current epoch."""
-        if not self._keys:
+        if not self._pending:
             return
-        keys, values = self._keys, self._values
-        self._keys, self._values, self._frame_bytes = [], [], 0
+        keys, values = self._pending[::2], self._pending[1::2]
+        self._pending, self._room = [], FRAME_BYTES
         try:
             columns = [pa.array(keys, pa.binary()), pa.array(values, pa.binary())]
-            payload = serialize(pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA))
+            batch = pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise UsageError(f"keys and values are bytes: {error}") from error
-        self._append_run(payload, self._sequence - len(keys), len(keys), OPERATOR)
+        self._append_run(serialize(batch), len(keys), OPERATOR)
 
-    def _append_run(self, payload: pa.Buffer, first: int, count: int, operator: str) -> WalRange:
+    def _append_run(self, payload: pa.Buffer, count: int, operator: str) -> WalRange:
+        first = self._framed_sequence
+        self._framed_sequence += count
         at = self._chain.append(Kind.RUN, payload, epoch=self._epoch, first=first, count=count)
         found = WalRange(operator, self.core_id, at.segment, at.offset, at.size, at.crc, at.entries)
         self._since_commit.append(found)
         return found
 
     def _append(self, kind: Kind, payload: bytes) -> int:
-        first = self._sequence
+        first = self._framed_sequence
         return self._chain.append(kind, payload, epoch=self._epoch, first=first, count=0).offset
 
     def _check_commit(self) -> None:
