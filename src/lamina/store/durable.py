@@ -37,10 +37,10 @@ class TempFile:
     path: str
     renamed: bool = False
 
-    def link(self, target: Path) -> None:
+    def link(self, target: str) -> None:
         os.link(self.path, target)  # plain strings: a Path would be half the time of this call
 
-    def rename(self, target: Path) -> None:
+    def rename(self, target: str) -> None:
         os.rename(self.path, target)  # noqa: PTH104
         self.renamed = True
 
@@ -114,11 +114,11 @@ class FolderSync:
     """
 
     def __init__(self, root: Path) -> None:
-        self._root = root
-        self._known: OrderedDict[Path, _OpenFolder] = OrderedDict()
+        self._root = str(root)
+        self._known: OrderedDict[str, _OpenFolder] = OrderedDict()
         self._lock = threading.Lock()
 
-    def sync_up(self, folder: Path) -> None:
+    def sync_up(self, folder: str) -> None:
         """After this, what was entered into *folder* before survives a power cut."""
         known = self._still_known(folder)
         opened = known or _OpenFolder(folder)
@@ -128,12 +128,12 @@ class FolderSync:
                 sync_folder(above)
             self._remember(folder, opened)
 
-    def _above(self, folder: Path) -> Iterator[Path]:
+    def _above(self, folder: str) -> Iterator[str]:
         while folder != self._root:
-            folder = folder.parent
+            folder = folder.rpartition("/")[0]
             yield folder
 
-    def _still_known(self, folder: Path) -> _OpenFolder | None:
+    def _still_known(self, folder: str) -> _OpenFolder | None:
         """What is remembered of *folder*, if it was not replaced since; no call under the lock."""
         with self._lock:
             known = self._known.get(folder)
@@ -146,7 +146,7 @@ class FolderSync:
                 del self._known[folder]
         return None
 
-    def _remember(self, folder: Path, opened: _OpenFolder) -> None:
+    def _remember(self, folder: str, opened: _OpenFolder) -> None:
         with self._lock:
             self._known.setdefault(folder, opened)
             if len(self._known) > _SYNCED_FOLDERS_MAX:
@@ -158,7 +158,7 @@ class _OpenFolder:
 
     __slots__ = ("fd", "identity")
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: str) -> None:
         self.fd = _open_folder(folder)
         found = os.fstat(self.fd)
         self.identity = (found.st_dev, found.st_ino)
@@ -167,7 +167,7 @@ class _OpenFolder:
         if hasattr(self, "fd"):  # else it could not be opened
             os.close(self.fd)
 
-    def is_named(self, folder: Path) -> bool:
+    def is_named(self, folder: str) -> bool:
         try:
             found = os.lstat(folder)
         except (FileNotFoundError, NotADirectoryError):
@@ -175,7 +175,7 @@ class _OpenFolder:
         return (found.st_dev, found.st_ino) == self.identity
 
 
-def sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path | str) -> None:
     """Make the entries of one folder durable."""
     fd = _open_folder(folder)
     try:
@@ -201,7 +201,7 @@ def make_root(root: Path) -> None:
         sync_folder(root.parent)  # a process that made it may have died before it got here
 
 
-def _open_folder(folder: Path) -> int:
+def _open_folder(folder: Path | str) -> int:
     return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 

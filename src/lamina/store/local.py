@@ -77,7 +77,7 @@ class LocalStore:
             if start + length > size or len(data) != length:
                 raise SizeMismatch(
                     f"{length} bytes from {start} are wanted, the object has {size}",
-                    where=str(self._root / key),
+                    where=f"{self._root}/{key}",
                 )
             return data
 
@@ -93,7 +93,7 @@ class LocalStore:
             try:
                 found = os.fstat(fd)
                 if not stat.S_ISREG(found.st_mode):
-                    raise NotFound("there is a folder or device of that name", where=str(path))
+                    raise NotFound("there is a folder or device of that name", where=path)
                 yield fd, found.st_size
             finally:
                 os.close(fd)
@@ -116,9 +116,9 @@ class LocalStore:
     def put_if_absent(self, key: str, data: Data) -> None:
         path = self._path_to_write(key)
         if not create(self, key, data, attempt=lambda: self._create(path, data)):
-            self._sync(path.parent)  # another wrote these bytes, and may not have synced yet
+            self._sync(_folder_of(path))  # another wrote these bytes, and may not have synced yet
 
-    def _create(self, path: Path, data: Data) -> None:
+    def _create(self, path: str, data: Data) -> None:
         with typed_errors(path):
             if size_of(data) > PART_SIZE_BYTES:
                 _refuse_taken(path)  # spares a long and useless write; what counts is the link
@@ -129,26 +129,26 @@ class LocalStore:
         path = self._path_to_write(key)
         with typed_errors(path):
             try:
-                path.unlink(missing_ok=True)
+                Path(path).unlink(missing_ok=True)
             except (IsADirectoryError, NotADirectoryError):
                 return  # a folder is no object
-        self._remove_empty_folders(path.parent)
+        self._remove_empty_folders(Path(path).parent)
 
     def copy(self, source: str, target: str) -> None:
         self.head(source)
-        self.put(target, self._path(source))
+        self.put(target, Path(self._path(source)))
 
-    def _publish(self, path: Path, give_name: Callable[[], object]) -> None:
+    def _publish(self, path: str, give_name: Callable[[], object]) -> None:
         """Give the temp file its name, making its folder as often as a deleter removes it."""
         for _ in range(MKDIR_TRIES_MAX):
             try:
                 give_name()
-                return self._sync(path.parent)
+                return self._sync(_folder_of(path))
             except FileNotFoundError:
-                self._make_folder(path)
+                self._make_folder(Path(path))
             except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
-                _raise_if_in_the_way(path, self._root, error)
-        raise StoreError("its folder is removed as fast as it is made", where=str(path))
+                _raise_if_in_the_way(Path(path), self._root, error)
+        raise StoreError("its folder is removed as fast as it is made", where=path)
 
     def _make_folder(self, path: Path) -> None:
         try:
@@ -158,7 +158,7 @@ class LocalStore:
         except (FileExistsError, NotADirectoryError) as error:
             _raise_if_in_the_way(path, self._root, error)
 
-    def _sync(self, folder: Path) -> None:
+    def _sync(self, folder: str) -> None:
         """Sync *folder*, or if a deleter removed it (and what we put) the first one that is there.
 
         A folder whose fsync failed once may lie the next time: this store is finished then.
@@ -166,9 +166,9 @@ class LocalStore:
         try:
             self._folders.sync_up(folder)
         except FileNotFoundError as error:
-            if folder == self._root:
+            if folder == str(self._root):
                 raise from_os_error(error, folder) from error
-            self._sync(folder.parent)
+            self._sync(_folder_of(folder))
         except FsyncFailed as error:
             self._failed = from_os_error(error, folder)
             raise self._failed from error
@@ -187,27 +187,27 @@ class LocalStore:
                     raise from_os_error(error, folder) from error
                 break
             folder = folder.parent
-        self._sync(folder)
+        self._sync(str(folder))
 
-    # Keys
+    # Keys; a path is a plain string here, because making a Path takes longer than most calls
 
-    def _path_to_write(self, key: str) -> Path:
+    def _path_to_write(self, key: str) -> str:
         path = self._path(key)
         if not self._writable:
-            raise StoreReadOnly("the store was opened for reading", where=str(path))
+            raise StoreReadOnly("the store was opened for reading", where=path)
         if self._failed is not None:
             raise StoreError(
                 f"an earlier sync failed, so nothing more is written: {self._failed.message}",
-                where=str(path),
+                where=path,
                 advice="Look at the disk, then open the store again",
             )
         return path
 
     def _folder(self, prefix: str) -> Path:
         prefix = check_prefix(prefix)
-        return self._path(prefix) if prefix else self._root
+        return Path(self._path(prefix)) if prefix else self._root
 
-    def _path(self, key: str) -> Path:
+    def _path(self, key: str) -> str:
         """The file of *key*; refused if a symbolic link is on the way, wherever it leads."""
         path, there = str(self._root), True
         for segment in check_key(key).split("/"):
@@ -215,7 +215,7 @@ class LocalStore:
                 raise BadName(f"a local name has {SEGMENT_BYTES_MAX} bytes at most", where=key)
             path = f"{path}/{segment}"
             there = there and _is_there(path)
-        return Path(path)
+        return path
 
 
 def _is_there(path: str) -> bool:
@@ -240,7 +240,7 @@ def _read_exactly(fd: int, start: int, length: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _link(temp: TempFile, path: Path) -> None:
+def _link(temp: TempFile, path: str) -> None:
     try:
         temp.link(path)
     except FileExistsError:
@@ -248,9 +248,13 @@ def _link(temp: TempFile, path: Path) -> None:
         raise  # a folder, or an object that was deleted meanwhile
 
 
-def _refuse_taken(path: Path) -> None:
-    if path.is_file():
-        raise AlreadyExists("the key is taken", where=str(path))
+def _refuse_taken(path: str) -> None:
+    if Path(path).is_file():
+        raise AlreadyExists("the key is taken", where=path)
+
+
+def _folder_of(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 def _raise_if_in_the_way(path: Path, root: Path, error: OSError) -> None:
