@@ -77,7 +77,7 @@ class Model:
     pins: dict[str, CheckpointId] = field(default_factory=dict)
     owner: int | None = None
     base: CheckpointId | None = None
-    recovering: bool = False
+    recovering: bool = False  # after a takeover or rewind, until the first checkpoint
     moves: int = 0  # takeovers, checkpoints and rewinds so far
     begun: dict[CheckpointId, int] = field(default_factory=dict)  # after how many moves
     epoch: int = 0
@@ -175,7 +175,7 @@ class Checkpoints(RuleBasedStateMachine):
             assert writer != model.owner
             return
         assert writer == model.owner
-        model.base, model.recovering = to, False
+        model.base, model.recovering = to, True
         model.moves += 1
 
     # people

@@ -303,12 +303,16 @@ class Driver:
         epochs = [s.position.point.epoch if s.position.point else 0 for s in self.world.sinks]
         floor = wal_floor(history, RETAIN, epochs)
         for path in self.disk.paths("driver/"):
+            if path not in self.disk.files:
+                continue  # dropped since the listing, by a driver that trims at the same time
             records = [r for r in self.disk.read(path) if isinstance(r, Record)]
             old = path < self._segment(self.generation)
             if old and all(r.commit.epoch <= floor for r in records):
                 self.disk.drop(path)
         for core in range(CORES):
             for path in self.disk.paths(f"core-{core}/")[:-1]:
+                if path not in self.disk.files:
+                    continue
                 runs = [r for r in self.disk.read(path) if isinstance(r, Run)]
                 if runs and all(r.epoch <= floor for r in runs):
                     self.disk.drop(path)

@@ -167,6 +167,17 @@ def test_a_hole_in_the_log_is_damage_and_nothing_is_written(hole: int, hint: str
     assert snapshot_of(store) == before
 
 
+def test_a_hole_below_the_last_state_is_found_by_whoever_has_to_list_the_log() -> None:
+    store = MemoryStore()
+    expected = long_log(store, 40).read()
+    store.delete(PATHS.log_entry(5))
+    # with a good hint nobody needs what came before the state in entry 32; verify looks at it
+    assert open_log(store).read() == expected
+    store.delete(PATHS.latest_pointer())
+    with pytest.raises(LogDamaged, match="entry 5 is missing"):
+        open_log(store).pin("x", cid(1))
+
+
 def test_a_hole_at_the_end_of_a_cached_log_is_not_written_into() -> None:
     """The head is lost while a writer has it cached: its next entry would stand behind a hole."""
     store = MemoryStore()

@@ -40,7 +40,9 @@ from lamina.protocol.history import (
     follow,
     in_flight,
     judge_forget,
+    preview,
     resume,
+    state_of,
 )
 from tests.unit.checkpoints import HOME, Scribe, checkpoint_body, cid
 
@@ -173,6 +175,10 @@ def test_the_newest_is_the_highest_epoch_whatever_the_order_of_ids() -> None:
 # rewinds
 
 
+def test_one_epoch_may_be_checkpointed_on_top_of_itself() -> None:
+    assert line_of_three().checkpoint(4, 3, parent=3).history.base == cid(4)
+
+
 def test_a_rewind_lets_the_next_checkpoint_stand_on_its_target() -> None:
     scribe = line_of_three().rewind(4, 1, 1)
     assert scribe.history.base == cid(1)
@@ -251,9 +257,9 @@ def test_pins_and_forgets_against_the_rules(body: Body, error: type[LaminaError]
 
 
 def test_what_the_pipeline_goes_on_from_is_kept_also_when_it_is_not_the_newest() -> None:
-    scribe = line_of_three().rewind(4, 1, 1)
+    scribe = line_of_three().take_over(2).checkpoint(9, 2)
     with pytest.raises(StillNeeded, match="goes on from"):
-        scribe.forget(1)
+        scribe.forget(9)
     scribe.forget(2)
 
 
@@ -264,8 +270,29 @@ def test_nothing_is_forgotten_between_a_takeover_and_its_first_checkpoint() -> N
     scribe.checkpoint(4, 4, parent=3).forget(1)
 
 
-def test_a_rewind_after_a_takeover_ends_the_hold_too() -> None:
-    line_of_three().take_over(2).rewind(4, 2, 2).forget(1)
+def test_a_rewind_gives_up_nothing_before_its_first_checkpoint() -> None:
+    """Its COMMIT may never become durable: then recovery needs what the line before stood on.
+
+    Found by the simulation: epoch 19 stood on a checkpoint, a second REWIND was in the log and its
+    COMMIT was not, gc forgot that checkpoint, and the acknowledged epoch 19 was lost.
+    """
+    scribe = line_of_three().rewind(4, 2, 2).rewind(5, 3, 3)
+    with pytest.raises(StillNeeded, match="rewind"):
+        scribe.forget(2)
+    scribe.checkpoint(9, 5, parent=3).forget(2)
+    with pytest.raises(StillNeeded):
+        line_of_three().take_over(2).rewind(4, 2, 2).forget(1)
+
+
+def test_after_a_rewind_a_checkpoint_of_the_line_it_left_is_refused() -> None:
+    """Begun after the REWIND, but of an epoch from before it: it would end the hold too early."""
+    scribe = line_of_three().rewind(7, 1, 1)
+    for epoch in (3, 6):
+        with pytest.raises(Refused, match="rewind"):
+            scribe.checkpoint(9, epoch, parent=1)
+        with pytest.raises(Refused, match="rewind"):
+            scribe.checkpoint(9, epoch)
+    scribe.checkpoint(9, 7, parent=1)
 
 
 def test_copies_are_nobodys_so_no_takeover_holds_them() -> None:
@@ -385,6 +412,14 @@ def test_an_entry_that_lacks_the_state_it_should_carry_is_damage_for_every_reade
         resume(bare, "d", "")
     with pytest.raises(LogDamaged, match="state"):
         follow(before, bare, "d", "")
+
+
+def test_a_state_where_none_belongs_is_damage() -> None:
+    scribe = long_log(5)
+    entry = Entry(6, scribe.history.digest, 1, "w", 0, Pin("last", cid(1)))
+    entry = replace(entry, state=state_of(preview(scribe.history, entry)))
+    with pytest.raises(LogDamaged, match="should not"):
+        follow(scribe.history, entry, "d", "")
 
 
 BODIES = st.one_of(

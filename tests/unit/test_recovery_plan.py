@@ -228,13 +228,13 @@ def test_an_empty_log_and_a_copy_belong_to_whoever_comes() -> None:
 
 def test_segments_from_before_another_home_owned_the_pipeline_are_void() -> None:
     scribe = Scribe().take_over(1).checkpoint(2, 2, digest="a2")
-    scribe.take_over(2, "home-b").checkpoint(3, 7, parent=2, digest="b7")
+    scribe.take_over(2, "home-b").checkpoint(3, 4, parent=2, digest="b4")
     back = scribe.take_over(3, HOME).history
     plan = plan_recovery(found(back, segment(*COMMITS)))
-    assert plan.head == Point(7, "b7")  # not epoch 5 of the old segment
-    assert plan.next_epoch == 8
-    own = Segment(3, Adopt(Point(7, "b7"), ()), (Commit(Point(8, "c8"), Point(7, "b7"), None, 3),))
-    assert plan_recovery(found(back, segment(*COMMITS), own)).head == Point(8, "c8")
+    assert plan.head == Point(4, "b4")  # not epoch 5 of the old segment: it was given up
+    assert plan.next_epoch == 6
+    own = Segment(3, Adopt(Point(4, "b4"), ()), (Commit(Point(6, "c6"), Point(4, "b4"), None, 3),))
+    assert plan_recovery(found(back, segment(*COMMITS), own)).head == Point(6, "c6")
 
 
 def test_void_segments_still_count_for_the_next_epoch() -> None:

@@ -78,8 +78,9 @@ def test_after_a_takeover_everything_beyond_is_held() -> None:
 
 def test_a_rewind_keeps_both_its_line_and_what_it_left_behind() -> None:
     scribe = line_of_five().rewind(60, 2, 20)
-    # the line 2, 1 for falling back; the newest 5, 4 so that the rewind deletes nothing by itself
-    assert plan_forget(scribe.history, 2) == ids(3)
+    assert plan_forget(scribe.history, 2) == ()
+    # beyond are neither the line 2, 1 nor the newest 5, 4; and 3 is held until a checkpoint
+    assert [id for id, _ in held(scribe.history, 2)] == list(ids(3))
     scribe.checkpoint(6, 61, parent=2)
     assert [c.id for c in line_of(scribe.history)] == list(ids(6, 2, 1))
     assert plan_forget(scribe.history, 2) == ids(1, 3, 4)

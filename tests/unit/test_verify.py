@@ -176,6 +176,17 @@ def test_an_older_entry_that_was_changed_with_its_successor_in_place_is_found() 
     assert second in report.log_problems[0].where
 
 
+def test_a_hole_is_found_without_a_hint_too() -> None:
+    for hole in range(1, 5):
+        store = copy_of(scenery())
+        store.delete("p/_latest")
+        store.delete(f"p/log/{hole:020d}.json")
+        report = verify(reader(store))
+        assert not report.ok
+        beyond = {p.where for p in report.log_problems if p.severity is Severity.ERROR}
+        assert beyond == {f"p/log/{seq:020d}.json" for seq in range(hole + 1, 6)}
+
+
 # the report
 
 

@@ -87,8 +87,9 @@ def follow(history: History, entry: Entry, digest: str, where: str) -> History:
         message = f"entry {entry.seq} is against the rules: {error.message}"
         raise LogDamaged(message, where=where) from error
     after = _effect(history, entry, digest)
-    if due_for_state(entry.seq) and entry.state is None:
-        raise LogDamaged(f"entry {entry.seq} should carry the state of the log", where=where)
+    if due_for_state(entry.seq) != (entry.state is not None):
+        must = "should" if entry.state is None else "should not"
+        raise LogDamaged(f"entry {entry.seq} {must} carry the state of the log", where=where)
     if entry.state is not None and entry.state != state_of(after):
         raise LogDamaged(f"entry {entry.seq} carries a wrong state of the log", where=where)
     return after
@@ -137,10 +138,12 @@ def judge_forget(history: History, id: CheckpointId) -> None:
         raise StillNeeded(f"checkpoint {id} is the newest", advice="The newest is always kept")
     if id == history.base:
         raise StillNeeded(f"the pipeline goes on from checkpoint {id}")
-    if history.lineage_kind == "TAKEOVER" and not history.home.startswith(COPY_HOME):
+    if history.lineage_kind != "CHECKPOINT" and not history.home.startswith(COPY_HOME):
+        # A REWIND, too: until its COMMIT is durable, recovery lands on the line it has left.
+        has = "taken over" if history.lineage_kind == "TAKEOVER" else "begun a rewind"
         raise StillNeeded(
-            f"generation {history.generation} has taken over and may be recovering from {id}",
-            advice="Nothing can be forgotten until that process has made its first checkpoint",
+            f"generation {history.generation} has {has} and may be recovering from {id}",
+            advice="Nothing can be forgotten until that process has made its next checkpoint",
         )
 
 
@@ -215,6 +218,11 @@ def _judge_checkpoint(history: History, body: Checkpoint) -> None:
         )
     if history.find(body.id) is not None:
         raise AlreadyExists(f"checkpoint {body.id} is already in the log")
+    if history.lineage_kind == "REWIND" and body.epoch < history.epoch_max:
+        raise Refused(
+            f"epoch {body.epoch} of {body.id} is from before the rewind, which is epoch "
+            f"{history.epoch_max}"
+        )
     if body.parent is not None:
         if history.base is not None and body.parent != history.base:
             raise Refused(f"checkpoint {body.id} stands on {body.parent}, not on {history.base}")
