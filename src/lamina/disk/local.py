@@ -13,6 +13,8 @@ from lamina.disk.base import Bytes
 from lamina.os_errors import typed_errors
 
 _WRITE_AT_ONCE = 512  # parts; the system's limit is 1024
+_WRITEBACK_BYTES = 4 * 1024 * 1024
+"""After so many bytes the disk is asked to begin: what it has by then, a sync need not wait for."""
 
 
 class LocalDisk:
@@ -114,6 +116,7 @@ class LocalFile:
         self._target = target
         self._fd = fd
         self._size = os.fstat(fd).st_size
+        self._begun = self._size  # up to where the disk was asked to begin
 
     @property
     def size(self) -> int:
@@ -131,6 +134,14 @@ class LocalFile:
                     written -= taken
                     if not views[0]:
                         views.pop(0)
+            self._begin_writeback()
+
+    def _begin_writeback(self) -> None:
+        """A hint, on systems that have it: pages on their way to the disk are not dropped."""
+        fresh = self._size - self._begun
+        if fresh >= _WRITEBACK_BYTES and hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._fd, self._begun, fresh, os.POSIX_FADV_DONTNEED)
+            self._begun = self._size
 
     def sync(self) -> None:
         with typed_errors(self._target):
@@ -140,7 +151,7 @@ class LocalFile:
         with typed_errors(self._target):
             os.ftruncate(self._fd, size)
             os.fsync(self._fd)
-            self._size = size
+            self._size = self._begun = size
 
     def close(self) -> None:
         if self._fd >= 0:

@@ -27,13 +27,14 @@ Record header, 64 bytes, at a multiple of 64; then the payload, padded with zero
 56      4     CRC32C of header bytes 0..56, payload and padding
 60      4     CRC32C of header bytes 0..60
 
-Both record checksums start from the CRC32C of the segment header and the record's own offset: a
-record that stands in another segment or at another place does not match.
+Both record checksums start from the segment header's checksum and the record's own offset: a record
+that stands in another segment or at another place does not match.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -41,6 +42,7 @@ from typing import Final
 import google_crc32c
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from lamina.errors import Unsupported, WalDamaged
 
@@ -127,21 +129,24 @@ def decode_segment_header(data: bytes, where: str) -> SegmentHeader | None:
     head, checksum = data[: HEADER_SIZE - 4], data[HEADER_SIZE - 4 : HEADER_SIZE]
     magic, version, core, home, generation, first, partitions, zero = _SEGMENT.unpack(head)
     if magic != _SEGMENT_MAGIC:
-        raise WalDamaged("this is no WAL segment", where=f"{where}, byte 0")
+        raise WalDamaged("this is no WAL segment", where=where)
     if version != WAL_VERSION and _CHECKSUM.pack(google_crc32c.value(head)) == checksum:
         raise Unsupported(f"WAL format {version}; this Lamina reads {WAL_VERSION}", where=where)
     if _CHECKSUM.pack(google_crc32c.value(head)) != checksum or any(zero):
-        raise WalDamaged("the segment header does not match its checksum", where=f"{where}, byte 0")
+        raise WalDamaged("the segment header does not match its checksum", where=where)
     return SegmentHeader(home, generation, core, partitions, first)
 
 
 def binding_of(segment_header: bytes) -> int:
-    """What ties records to their segment: the CRC32C of its header, all 64 bytes."""
-    return int(google_crc32c.value(segment_header[:HEADER_SIZE]))
+    """What ties records to their segment: the checksum in its header.
+
+    Not the CRC32C of all 64 bytes: over data and its own CRC that is the same for every segment.
+    """
+    return _number(segment_header, HEADER_SIZE - 4)
 
 
 def encode_record(
-    payload: bytes | pa.Buffer,
+    payload: Sequence[bytes | pa.Buffer],
     *,
     kind: Kind,
     epoch: int,
@@ -152,8 +157,8 @@ def encode_record(
     binding: int,
     optional: bool = False,
 ) -> tuple[bytes, bytes]:
-    """The 64 bytes before the payload and the padding behind it; the payload is not copied."""
-    size = len(payload)
+    """The 64 bytes before the payload and the padding behind it; its parts are not copied."""
+    size = sum(map(len, payload))
     assert size <= PAYLOAD_BYTES_MAX, "the writer refuses what readers would take for damage"
     assert offset % ALIGNMENT == 0, "records begin at a multiple of 64"
     padding = bytes(padded(size) - size)
@@ -172,7 +177,7 @@ def encode_record(
         bytes(12),
     )
     bound = _bind(binding, offset)
-    head += _CHECKSUM.pack(_payload_crc(bound, head, payload, padding))
+    head += _CHECKSUM.pack(_payload_crc(bound, head, (*payload, padding)))
     return head + _CHECKSUM.pack(google_crc32c.extend(bound, head)), padding
 
 
@@ -202,33 +207,53 @@ def payload_matches(
     header: bytes, payload: pa.Buffer, padding: bytes, *, offset: int, binding: int
 ) -> bool:
     """Whether payload and padding are those that the header was written for."""
-    found = _payload_crc(_bind(binding, offset), bytes(header[:56]), payload, padding)
+    found = _payload_crc(_bind(binding, offset), bytes(header[:56]), (payload, padding))
     return found == _number(header, 56)
 
 
-def blank_sectors(payload: bytes | pa.Buffer, offset: int) -> int:
+def blank_sectors(payload: Sequence[bytes | pa.Buffer], offset: int) -> int:
     """How many 512-byte sectors of the record at *offset* are all zero.
 
     A sector that never reached the disk reads as zeros: more of them than the header says means
-    torn. The header's own sector is never one.
+    torn. The header's own sector is never one. Only sectors that begin with a zero are looked at,
+    so the common case costs one byte in 512.
     """
-    shared = -(offset + HEADER_SIZE) % SECTOR  # what of the payload is in the header's sector
-    if len(payload) <= shared:
-        return 0
-    data = np.frombuffer(payload, dtype=np.uint8)[shared:]
-    if data[::SECTOR].all():
-        return 0  # no sector begins with a zero: the common case, at no cost
-    whole = len(data) // SECTOR
-    sectors = data[: whole * SECTOR].reshape(-1, SECTOR)
-    suspects = sectors[sectors[:, 0] == 0]
-    rest = data[whole * SECTOR :]  # with the padding behind it
-    return int((~suspects.any(axis=1)).sum()) + int(len(rest) > 0 and not rest.any())
+    blank = 0
+    position = offset + HEADER_SIZE
+    for index, part in enumerate(payload):
+        data = np.frombuffer(part, dtype=np.uint8)
+        lead = -position % SECTOR
+        position += len(part)
+        starts = data[lead::SECTOR]
+        if starts.all():
+            continue
+        whole = max(0, len(data) - lead) // SECTOR
+        sectors = data[lead : lead + whole * SECTOR].reshape(-1, SECTOR)
+        suspects = sectors[starts[:whole] == 0]
+        blank += len(suspects) - int(np.count_nonzero(suspects.any(axis=1)))
+        if len(starts) > whole and starts[-1] == 0:
+            rest = [data[lead + whole * SECTOR :], *payload[index + 1 :]]
+            blank += _begins_blank(rest)
+    return blank
 
 
-def _payload_crc(bound: int, head: bytes, payload: bytes | pa.Buffer, padding: bytes) -> int:
-    crc = google_crc32c.extend(bound, head)
-    crc = google_crc32c.extend(crc, payload)
-    return int(google_crc32c.extend(crc, padding)) if padding else int(crc)
+def _begins_blank(parts: Iterable[bytes | pa.Buffer | NDArray[np.uint8]]) -> bool:
+    """Whether a sector that is spread over parts is all zero, as far as the payload goes."""
+    left = SECTOR
+    for part in parts:
+        if np.frombuffer(part, dtype=np.uint8)[:left].any():
+            return False
+        left -= len(part)
+        if left <= 0:
+            break
+    return True
+
+
+def _payload_crc(bound: int, head: bytes, parts: Iterable[bytes | pa.Buffer]) -> int:
+    crc = int(google_crc32c.extend(bound, head))
+    for part in parts:
+        crc = int(google_crc32c.extend(crc, part))
+    return crc
 
 
 def _bind(binding: int, offset: int) -> int:

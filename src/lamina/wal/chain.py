@@ -6,6 +6,8 @@ otherwise create one. Nobody cuts a file but the explicit `truncate`, and that k
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from lamina.disk.base import Disk, Lock
@@ -66,7 +68,13 @@ class SegmentChain:
             self._segment = self._create(epoch, sequence)
 
     def append(
-        self, kind: Kind, payload: bytes | pa.Buffer, *, epoch: int, first: int, count: int
+        self,
+        kind: Kind,
+        payload: Sequence[bytes | pa.Buffer],
+        *,
+        epoch: int,
+        first: int,
+        count: int,
     ) -> Placed:
         if self.position >= self._segment_bytes:
             self.rotate(epoch, first)

@@ -33,9 +33,9 @@ from lamina.format.wal import DRIVER_CORE, Kind, SegmentHeader
 from lamina.protocol.driver import Adopt, Commit, Segment, check_not_superseded
 from lamina.wal.home import Home
 from lamina.wal.reader import Clean, Record, SegmentReader, Torn
+from lamina.wal.runs import OPERATOR, serialize
 from lamina.wal.scan import check_home, segments_of
 from lamina.wal.segment import SegmentWriter
-from lamina.wal.writer import OPERATOR, serialize
 
 
 class DriverLog:
@@ -112,12 +112,12 @@ class DriverLog:
         path = segment_path(DriverSegment(self.generation, self._number))
         segment = SegmentWriter.create(self._home.disk, path, header)
         takeover = encode_takeover(TakeoverRecord(self.generation, self._home.name))
-        segment.append(Kind.TAKEOVER, takeover, epoch=0, first_sequence=self._sequence, count=0)
+        segment.append(Kind.TAKEOVER, [takeover], epoch=0, first_sequence=self._sequence, count=0)
         segment.sync()
         return segment
 
     def _append(self, kind: Kind, payload: bytes, epoch: int) -> None:
-        self._segment.append(kind, payload, epoch=epoch, first_sequence=self._sequence, count=0)
+        self._segment.append(kind, [payload], epoch=epoch, first_sequence=self._sequence, count=0)
 
     def _check_owner(self) -> None:
         check_not_superseded(self.generation, driver_generations(self._home.disk))

@@ -157,7 +157,7 @@ class SegmentReader:
         data = pa.py_buffer(self._disk.read(self.path, offset, header.size))
         if self._matches(head, data, header, offset):
             return Record(self.path, offset, header, self._payload(data, header))
-        blank = blank_sectors(self._payload(data, header), offset)
+        blank = blank_sectors([self._payload(data, header)], offset)
         if blank > header.blank:
             return self._torn(offset, f"{blank - header.blank} sectors never reached the disk")
         raise WalDamaged(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -61,7 +62,7 @@ class SegmentWriter:
     def append(
         self,
         kind: Kind,
-        payload: bytes | pa.Buffer,
+        payload: Sequence[bytes | pa.Buffer],
         *,
         epoch: int,
         first_sequence: int,
@@ -69,9 +70,9 @@ class SegmentWriter:
     ) -> Placed:
         """Append one record. After an error the file may end inside it, and the writer is done."""
         self._check_usable()
-        if len(payload) > PAYLOAD_BYTES_MAX:
+        if (size := sum(map(len, payload))) > PAYLOAD_BYTES_MAX:
             raise UsageError(
-                f"a record of {len(payload)} bytes; {PAYLOAD_BYTES_MAX} at most",
+                f"a record of {size} bytes; {PAYLOAD_BYTES_MAX} at most",
                 advice="Split the batch",
             )
         offset = self.position
@@ -86,7 +87,7 @@ class SegmentWriter:
             binding=self._binding,
         )
         try:
-            self._file.append([header, payload, padding])
+            self._file.append([header, *payload, padding])
         except LaminaError as error:
             self._failure = error
             raise

@@ -27,14 +27,11 @@ from lamina.format.manifest_model import ConnectorCheckpoint
 from lamina.format.wal import Kind
 from lamina.wal.chain import SegmentChain
 from lamina.wal.reader import SegmentReader
+from lamina.wal.runs import ENTRY_SCHEMA, OPERATOR, serialize
 from lamina.wal.scan import Tail
 
 FRAME_BYTES = 64 * 1024
 SEGMENT_BYTES = 64 * 1024 * 1024
-OPERATOR = "state"
-"""Whose state puts, deletes and batches are, unless a batch says otherwise."""
-ENTRY_SCHEMA = pa.schema([pa.field("key", pa.binary(), nullable=False), ("value", pa.binary())])
-"""What put and delete write: a null value is a delete."""
 
 
 class CoreWalWriter:
@@ -279,7 +276,7 @@ class CoreWalWriter:
             raise UsageError(f"keys and values are bytes: {error}") from error
         self._append_run(serialize(batch), len(keys), OPERATOR)
 
-    def _append_run(self, payload: pa.Buffer, count: int, operator: str) -> WalRange:
+    def _append_run(self, payload: list[pa.Buffer], count: int, operator: str) -> WalRange:
         first = self._framed_sequence
         self._framed_sequence += count
         at = self._chain.append(Kind.RUN, payload, epoch=self._epoch, first=first, count=count)
@@ -289,7 +286,7 @@ class CoreWalWriter:
 
     def _append(self, kind: Kind, payload: bytes) -> int:
         first = self._framed_sequence
-        return self._chain.append(kind, payload, epoch=self._epoch, first=first, count=0).offset
+        return self._chain.append(kind, [payload], epoch=self._epoch, first=first, count=0).offset
 
     def _check_commit(self) -> None:
         last = self._head.epoch if self._head else 0
@@ -300,20 +297,14 @@ class CoreWalWriter:
             )
 
 
-def serialize(batch: pa.RecordBatch) -> pa.Buffer:
-    """A batch with its schema, as the payload of a RUN."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-    return sink.getvalue()
-
-
 def _last_commit(disk: Disk, tails: Iterable[Tail]) -> Point | None:
     """The newest COMMIT of a core's own log, across its segments."""
     newest: Point | None = None
     for tail in tails:
         reader = SegmentReader(disk, tail.path)
         for record in reader.records(payloads=False):
+            if record.offset >= tail.end.end:
+                break  # a torn record and whatever stands behind it never happened
             if record.kind is Kind.COMMIT and (newest is None or record.epoch > newest.epoch):
                 header = record.header
                 found = reader.at(record.offset, header.size, header.payload_crc)

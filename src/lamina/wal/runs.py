@@ -1,0 +1,58 @@
+"""The payload of a RUN: one Arrow batch with its schema, as an IPC stream."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+OPERATOR = "state"
+"""Whose state puts, deletes and batches are, unless a batch says otherwise."""
+
+ENTRY_SCHEMA = pa.schema([pa.field("key", pa.binary(), nullable=False), ("value", pa.binary())])
+"""What put and delete write: a null value is a delete."""
+
+_COPY_BYTES_MAX = 256 * 1024
+
+
+def serialize(batch: pa.RecordBatch) -> list[bytes | pa.Buffer]:
+    """The parts of the stream, in order; a large batch's own buffers are among them, not copied."""
+    if batch.nbytes <= _COPY_BYTES_MAX:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as stream:
+            stream.write_batch(batch)
+        return [sink.getvalue()]
+    captured = _Capture()
+    with pa.ipc.new_stream(pa.PythonFile(captured, "w"), batch.schema) as stream:
+        stream.write_batch(batch)
+    return captured.joined()
+
+
+class _Capture:
+    """A file that keeps what it is given: Arrow hands its buffers over as they are."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes | pa.Buffer] = []
+
+    def write(self, part: bytes | pa.Buffer) -> int:
+        self._parts.append(part)
+        return len(part)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """The parts are still wanted."""
+
+    def joined(self) -> list[bytes | pa.Buffer]:
+        """Neighbouring scraps of metadata and padding as one part."""
+        parts: list[bytes | pa.Buffer] = []
+        scraps: list[bytes] = []
+        for part in self._parts:
+            if isinstance(part, bytes):
+                scraps.append(part)
+                continue
+            parts += [b"".join(scraps)] if scraps else []
+            scraps.clear()
+            parts.append(part)
+        return [*parts, b"".join(scraps)] if scraps else parts
