@@ -10,7 +10,7 @@ import pytest
 
 from lamina.checkpoint import Checkpointer, PartitionData, delete_checkpoint
 from lamina.clock import new_checkpoint_id
-from lamina.errors import DigestMismatch, NotFound
+from lamina.errors import DigestMismatch, NotFound, UploadFailed
 from lamina.format.canonical import sha256_hex
 from lamina.format.findings import Severity
 from lamina.format.log import Begin
@@ -28,7 +28,7 @@ from lamina.format.manifest import (
 from lamina.format.names import CheckpointPaths
 from lamina.format.validation import validate
 from lamina.store import MemoryStore
-from lamina.testing import ManualClock
+from lamina.testing import Fault, FaultKind, FaultyStore, ManualClock
 
 CLOCK = ManualClock(1)
 ID = new_checkpoint_id(CLOCK)
@@ -171,6 +171,17 @@ def test_many_partitions_come_back_with_their_digests(checkpointer: Checkpointer
         ("op1", 1, "snap", sha256_hex(b"part1")),
         ("op1", 2, "delta", sha256_hex(b"delta2")),
     ]
+
+
+def test_a_failed_upload_names_what_was_uploaded() -> None:
+    faults = [Fault("put_if_absent", FaultKind.SERVER_ERROR, call=4)]  # takeover, begin, first part
+    store = FaultyStore(MemoryStore(), faults=faults)
+    checkpointer = Checkpointer(store, max_concurrent_uploads=1)
+    checkpointer.log.take_over("home")
+    id = checkpointer.begin().id
+    with pytest.raises(UploadFailed) as caught:
+        checkpointer.save_partitions(id, [part(n, b"data") for n in range(3)])
+    assert caught.value.uploaded == (f"{id}/operators/op1/partition-0-1-5.snap",)
 
 
 def test_bytes_with_another_digest_are_never_returned(checkpointer: Checkpointer) -> None:
