@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 AZURITE := tests/servers/azurite
 
-.PHONY: demo test check unit azurite bench clean
+.PHONY: demo test check unit system azurite bench clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/checkpoints.py
@@ -18,11 +18,12 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-unit: $(STAMP) azurite
+unit: $(STAMP) system azurite
 	$(BIN)/python -m pytest
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/checkpoint.py
+	$(BIN)/python benchmarks/wal.py
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Lamina needs Python 3.11 or newer: make PYTHON=python3.12 test")'
@@ -30,6 +31,13 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $(STAMP)
+
+# The fault tests use strace and a loop-mounted ext4; where these cannot be had they are skipped and say so.
+system:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  ! { command -v strace && command -v mkfs.ext4 && command -v mount; } >/dev/null; then \
+	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends strace e2fsprogs mount; } >/dev/null \
+	  || echo "strace or e2fsprogs cannot be installed here: some fault tests are skipped"; fi
 
 # The Azure emulator comes from npm; where it cannot be had its tests are skipped and say so.
 azurite:

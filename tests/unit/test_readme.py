@@ -1,0 +1,35 @@
+"""The README's examples are run, and its commands exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("number", range(len(re.findall(r"```python\n", README))))
+def test_the_python_examples_of_the_readme_run(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = re.findall(r"```python\n(.*?)```", README, re.DOTALL)[number]
+    exec(compile(code, "README.md", "exec"), {})  # the reader would do the same
+    assert (tmp_path / "checkpoints" / "_latest").exists()
+
+
+def test_the_two_commands_of_the_readme_are_targets_of_the_makefile() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"^make (\w+)", README, re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_links_and_test_paths_in_the_documents_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
+    for path in re.findall(r"pytest (tests/[\w/.]+)", README):
+        assert (ROOT / path).exists(), path
