@@ -9,21 +9,15 @@ python benchmarks/checkpoint.py --json     the last line of stdout is one JSON o
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
 import shutil
-import subprocess
-import tempfile
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import listing
 import peak_memory
 import saves
+from report import Number, run
 from saves import THREADS
 
 from lamina.store.base import PART_SIZE_BYTES
@@ -51,56 +45,8 @@ SCALES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
-    """One number with its target; what has no target is only told."""
-
-    key: str
-    value: float
-    details: str
-    at_least: float | None = None
-    at_most: float | None = None
-
-    @property
-    def target(self) -> str:
-        if self.at_least is not None:
-            return f">= {self.at_least:g}"
-        return "" if self.at_most is None else f"<= {self.at_most:g}"
-
-    @property
-    def verdict(self) -> str:
-        if self.at_least is not None:
-            return "ok" if self.value >= self.at_least else "below"
-        if self.at_most is not None:
-            return "ok" if self.value <= self.at_most else "above"
-        return ""
-
-
 def main() -> None:
-    options = parse()
-    scale = SCALES[options.scale]
-    start = time.perf_counter()
-    numbers = []
-    with tempfile.TemporaryDirectory(prefix="lamina-bench-", dir=options.folder) as folder:
-        facts = _machine(Path(folder))
-        print(_row("what", "number", "target", "", "details"))
-        for number in _measured(scale, Path(folder)):
-            numbers.append(number)
-            print(
-                _row(
-                    number.key,
-                    f"{number.value:.2f}",
-                    number.target,
-                    number.verdict,
-                    number.details,
-                ),
-                flush=True,
-            )
-    facts["seconds"] = round(time.perf_counter() - start, 1)
-    print("\n" + "\n".join(f"{name}: {value}" for name, value in facts.items()))
-    if options.json:
-        values = {number.key: round(number.value, 4) for number in numbers}
-        print(json.dumps(values | {"scale": options.scale} | facts))
+    run(__doc__ or "", SCALES, _measured)
 
 
 def _measured(scale: Scale, folder: Path) -> Iterator[Number]:
@@ -141,38 +87,6 @@ def _peaks(scale: Scale, folder: Path) -> Iterator[Number]:
 def _below(folder: Path, name: str) -> Path:
     (folder / name).mkdir()
     return folder / name
-
-
-def _row(*columns: str) -> str:
-    widths = (28, 8, 8, 6)
-    fixed = (text.ljust(width) for text, width in zip(columns, widths, strict=False))
-    return " ".join((*fixed, columns[-1])).rstrip()
-
-
-def _machine(folder: Path) -> dict[str, str | int | float]:
-    file_system = subprocess.run(
-        ["stat", "-f", "-c", "%T", str(folder)], stdout=subprocess.PIPE, check=True, text=True
-    )
-    return {
-        "cores": os.cpu_count() or 0,
-        "threads": THREADS,
-        "load": round(os.getloadavg()[0], 1),
-        "python": platform.python_version(),
-        "system": platform.platform(),
-        "file_system": file_system.stdout.strip(),
-    }
-
-
-def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.set_defaults(scale="full")
-    parser.add_argument(
-        "--quick", dest="scale", action="store_const", const="quick", help="smaller sizes"
-    )
-    parser.add_argument("--scale", choices=SCALES, help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true", help="end with one line of JSON")
-    parser.add_argument("--folder", type=Path, help="where to write; a temporary one by default")
-    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import platform
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -44,7 +44,7 @@ class Number:
 
 def run(doc: str, scales: Mapping[str, S], measured: Callable[[S, Path], Iterator[Number]]) -> None:
     """Measure at the scale that the command line names; print as numbers come."""
-    options = _options(doc, scales)
+    options = parse(None, doc, scales)
     start = time.perf_counter()
     numbers = []
     with tempfile.TemporaryDirectory(prefix="lamina-bench-", dir=options.folder) as folder:
@@ -82,10 +82,14 @@ def _machine(folder: Path) -> dict[str, str | int | float]:
     }
 
 
-def _options(doc: str, scales: Mapping[str, S]) -> argparse.Namespace:
+def parse(arguments: Sequence[str] | None, doc: str, scales: Mapping[str, S]) -> argparse.Namespace:
+    """The command line of every benchmark; without arguments everything is measured."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0] if doc else "")
-    parser.add_argument("--quick", dest="scale", action="store_const", const="quick")
-    parser.add_argument("--scale", choices=scales, default="full", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--quick", dest="scale", action="store_const", const="quick", help="smaller sizes"
+    )
+    parser.add_argument("--scale", choices=scales, help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
     parser.add_argument("--folder", type=Path, help="where to write; a temporary one by default")
-    return parser.parse_args()
+    parser.set_defaults(scale="full")
+    return parser.parse_args(arguments)

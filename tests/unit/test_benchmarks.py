@@ -10,36 +10,49 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "checkpoint.py"
+FOLDER = Path(__file__).parents[2] / "benchmarks"
 KEYS = {
-    "save_local_ratio",
-    "save_memory_ratio",
-    "verify_ratio",
-    "list_requests_growth",
-    "peak_memory_mib",
+    "checkpoint": {
+        "save_local_ratio",
+        "save_memory_ratio",
+        "verify_ratio",
+        "list_requests_growth",
+        "peak_memory_mib",
+    },
+    "wal": {
+        "batch_ratio",
+        "put_speedup",
+        "put_ns",
+        "replay_ratio",
+        "recovery_ratio",
+        "commit_fdatasyncs",
+    },
 }
+EXACT = {"list_requests_growth": 1.0, "commit_fdatasyncs": 1.0}
 
 
-def test_the_benchmark_ends_with_one_line_of_json(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", KEYS)
+def test_a_benchmark_ends_with_one_line_of_json(name: str, tmp_path: Path) -> None:
     arguments = ["--scale", "tiny", "--json", "--folder", str(tmp_path)]
     run = subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, check=True
+        [sys.executable, str(FOLDER / f"{name}.py"), *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     numbers = json.loads(run.stdout.splitlines()[-1])
-    assert numbers.keys() >= KEYS
-    assert all(numbers[key] > 0 for key in KEYS)
-    assert numbers["list_requests_growth"] == 1.0
-    assert all(f"\n{key} " in run.stdout for key in KEYS)
+    assert numbers.keys() >= KEYS[name]
+    assert all(numbers[key] > 0 for key in KEYS[name])
+    assert all(numbers[key] == value for key, value in EXACT.items() if key in KEYS[name])
+    assert all(f"\n{key} " in run.stdout for key in KEYS[name])
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
     ("arguments", "scale"), [([], "full"), (["--quick"], "quick"), (["--scale", "tiny"], "tiny")]
 )
-def test_without_arguments_everything_is_measured(
-    arguments: list[str], scale: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(str(SCRIPT.parent))
-    loaded = runpy.run_path(str(SCRIPT))
-    assert loaded["parse"](arguments).scale == scale
-    assert loaded["parse"]([*arguments, "--json"]).json
+def test_without_arguments_everything_is_measured(arguments: list[str], scale: str) -> None:
+    parse = runpy.run_path(str(FOLDER / "report.py"))["parse"]
+    scales = {"full": 1, "quick": 2, "tiny": 3}
+    assert parse(arguments, "", scales).scale == scale
+    assert parse([*arguments, "--json"], "", scales).json
