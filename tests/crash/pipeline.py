@@ -205,6 +205,12 @@ class Process:
         epoch, self.next_epoch = self.next_epoch, self.next_epoch + 1
         return self.commit(epoch, changes, self.append(epoch, changes, barrier=barrier))
 
+    def small_epoch(self, entries: Mapping[bytes, bytes | None]) -> Point:
+        """One epoch of one core whose run is in the driver log itself: one sync for all."""
+        epoch, self.next_epoch = self.next_epoch, self.next_epoch + 1
+        place = self.driver.append_run(batch_of(entries), epoch=epoch)
+        return self.commit(epoch, {(OPERATOR, 0): entries}, (place,))
+
     def append(
         self, epoch: int, changes: Changes, *, barrier: bool = False
     ) -> tuple[WalRange, ...]:
