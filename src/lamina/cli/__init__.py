@@ -8,4 +8,9 @@ words         times, sizes and names as text
 shapes        the JSON that scripts read
 checkpoints, manifests, log, verification, gc, deletion, savepoints, copying, doctor   the commands
 machine       what doctor says about this computer
+homes         --home, and which segments are in it
+wal           the group of segments (list), records (dump), wal_verification, repairs
+examination   every damaged place of a segment
+rows          the rows of a RUN as text and JSON
+recovery      recover --dry-run; rehearsal does what a start does, and claims nothing
 """

@@ -1,4 +1,4 @@
-"""Nothing is deleted before a person or a script has said yes."""
+"""Nothing is deleted or cut before a person or a script has said yes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import click
 from lamina.cli.screen import stdin_is_terminal
 
 
-def require_somebody(*, yes: bool, dry_run: bool) -> None:
+def require_somebody(*, yes: bool, dry_run: bool, does: str = "deletes") -> None:
     """Refuse at once what could only be asked of nobody."""
     if not yes and not dry_run and not stdin_is_terminal():
         raise click.UsageError(
-            "This deletes, and nobody is at the terminal to ask. "
+            f"This {does}, and nobody is at the terminal to ask. "
             "Look at the plan with --dry-run, then give --yes."
         )
 

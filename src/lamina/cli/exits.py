@@ -35,7 +35,7 @@ MEANINGS = {
     Exit.OK: "done, and nothing is wrong",
     Exit.FINDINGS: "done, and there are warnings",
     Exit.USAGE: "the command line is wrong; nothing was done",
-    Exit.NOT_FOUND: "no such store, checkpoint or savepoint",
+    Exit.NOT_FOUND: "no such store, checkpoint, savepoint, home or segment",
     Exit.CORRUPT: "something is damaged or missing",
     Exit.CONFLICT: "a rule or another process forbids it",
     Exit.FAILED: "the store or the environment failed",

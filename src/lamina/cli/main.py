@@ -26,10 +26,12 @@ from lamina.cli.exits import MEANINGS, Exit, exit_code
 from lamina.cli.gc import gc_command
 from lamina.cli.log import log_command
 from lamina.cli.manifests import show_command
+from lamina.cli.recovery import recover_command
 from lamina.cli.savepoints import savepoint_group
 from lamina.cli.screen import Answered, Screen
 from lamina.cli.target import Session
 from lamina.cli.verification import verify_command
+from lamina.cli.wal import wal_group
 from lamina.cli.words import printable
 from lamina.errors import LaminaError, UsageError
 
@@ -79,6 +81,8 @@ for command in (
     delete_command,
     savepoint_group,
     copy_command,
+    wal_group,
+    recover_command,
     doctor_command,
 ):
     cli.add_command(command)
