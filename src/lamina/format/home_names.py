@@ -4,7 +4,8 @@
 <home>/lock                                      held for life by the process that owns the home
 <home>/driver/<generation>-<number>.wal          20 digits each; who claimed the home, in parts
 <home>/core-<p>/lock                             held while a task appends
-<home>/core-<p>/<generation>-<epoch>-<tag>.wal   20 digits each; the tag tells twins apart
+<home>/core-<p>/<generation>-<epoch>-<tag>.wal   20 digits each; the tag tells twins apart, and
+                                                 ends in .own if its writer had no lock
 <home>/core-<p>/<segment>.cut-<offset>           what an explicit truncate or repair cut off
 """
 
@@ -18,6 +19,7 @@ from lamina.format.names import escape, unescape
 IDENTITY = "home.json"
 HOME_LOCK = "lock"
 DRIVER = "driver"
+OWN = ".own"
 _CORE = re.compile(r"core-(0|[1-9][0-9]{0,8})")
 _DRIVER_SEGMENT = re.compile(r"driver/([0-9]{20})-([0-9]{20})\.wal")
 _CORE_SEGMENT = re.compile(r"core-(0|[1-9][0-9]{0,8})/([0-9]{20})-([0-9]{20})-([^/]+)\.wal")
@@ -37,6 +39,11 @@ class CoreSegment:
     generation: int
     epoch: int
     tag: str
+
+    @property
+    def own(self) -> bool:
+        """Its writer had no lock and may still append: nobody else ever does."""
+        return self.tag.endswith(OWN)
 
 
 def core_folder(core: int) -> str:

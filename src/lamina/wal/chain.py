@@ -1,7 +1,8 @@
 """The segments of one core as one log: which file to append to, and when to begin another (R1).
 
-With the lock, and if the newest segment is ours and ends on a record boundary, go on there;
-otherwise create one. Nobody cuts a file but the explicit `truncate`, and that keeps what it cuts.
+With the lock, and if the newest segment made under it ends on a record boundary, go on there;
+otherwise create one. Who has no lock writes to a segment of its own, and nobody else ever does:
+it may be alive. Nobody cuts a file but the explicit `truncate`, and that keeps what it cuts.
 """
 
 from __future__ import annotations
@@ -12,10 +13,17 @@ import pyarrow as pa
 
 from lamina.disk.base import Disk, Lock
 from lamina.errors import Refused
-from lamina.format.home_names import CoreSegment, core_folder, core_lock, cut_path, segment_path
+from lamina.format.home_names import (
+    OWN,
+    CoreSegment,
+    core_folder,
+    core_lock,
+    cut_path,
+    segment_path,
+)
 from lamina.format.wal import HEADER_SIZE, Kind, SegmentHeader
 from lamina.wal.reader import Clean, SegmentReader
-from lamina.wal.scan import Tail, read_tail, segments_of
+from lamina.wal.scan import Tail, read_tail, segments_of, shared_segments
 from lamina.wal.segment import Placed, SegmentWriter
 
 
@@ -48,6 +56,10 @@ class SegmentChain:
     @property
     def path(self) -> str:
         return self._open.path
+
+    @property
+    def locked(self) -> bool:
+        return self._lock is not None
 
     @property
     def position(self) -> int:
@@ -112,9 +124,12 @@ class SegmentChain:
             self._lock = None
 
     def _continue(self) -> SegmentWriter | None:
-        if self._lock is None or not self.tails or not self._fits(self.tails[-1]):
+        shared = shared_segments(tail.path for tail in self.tails)
+        if self._lock is None or not shared:
             return None
-        tail = self.tails[-1]
+        tail = next(tail for tail in self.tails if tail.path == shared[-1])
+        if not self._fits(tail):
+            return None
         assert tail.header is not None
         file = self._disk.open(tail.path)
         if file.size != tail.size:
@@ -139,6 +154,7 @@ class SegmentChain:
         number = 0
         while True:
             tag = self._tag if number == 0 else f"{self._tag}.{number:06d}"
+            tag += "" if self.locked else OWN
             path = segment_path(CoreSegment(self._core, self.generation, epoch, tag))
             if path not in taken:
                 return SegmentWriter.create(self._disk, path, header)

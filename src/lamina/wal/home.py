@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lamina.clock import Clock, new_writer_id
 from lamina.disk.base import Disk, Lock
-from lamina.errors import Corrupt, Fenced, NotFound, WalDamaged
+from lamina.errors import Corrupt, Fenced, NotFound, Unsupported, WalDamaged
 from lamina.format import canonical
 from lamina.format.fields import Fields
 from lamina.format.home_names import DRIVER, HOME_LOCK, IDENTITY
@@ -67,9 +67,14 @@ def _identity(disk: Disk) -> bytes | None:
     where = f"{disk.root}/{IDENTITY}"
     try:
         fields = Fields(canonical.decode(data, where), where, error=WalDamaged)
+        version = fields.integer("version", least=1)
         identity = fields.parsed("id", fields.text("id"), bytes.fromhex)
     except Corrupt as error:
         raise WalDamaged(f"home.json is damaged: {error.message}", where=where) from error
+    if version > HOME_VERSION:
+        raise Unsupported(
+            f"a home of version {version}; this Lamina knows {HOME_VERSION}", where=where
+        )
     if len(identity) != 16:
         raise WalDamaged("home.json names no identity of sixteen bytes", where=where)
     return identity

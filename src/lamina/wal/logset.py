@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from lamina.disk.base import Disk
 from lamina.errors import UsageError
 from lamina.format.commit import WalRange
+from lamina.format.home_names import CoreSegment, parse_segment
 from lamina.format.wal import Kind
 from lamina.wal.home import Home
 from lamina.wal.reader import Record, SegmentReader, Torn
-from lamina.wal.scan import Tail, cores_of, read_tail, segments_of
+from lamina.wal.scan import Tail, cores_of, read_tail, segments_of, shared_segments
 from lamina.wal.writer import SEGMENT_BYTES, CoreWalWriter
 
 
@@ -102,13 +103,22 @@ def drop_segments(home: Home, floor: int, *, keep: set[str]) -> tuple[str, ...]:
 
 
 def droppable(home: Home, floor: int, *, keep: set[str]) -> tuple[str, ...]:
-    """Core segments that end cleanly below the floor; never the newest of a core."""
-    old = [path for core in cores_of(home.disk) for path in segments_of(home.disk, core)[:-1]]
-    return tuple(
-        path
-        for path in old
-        if path not in keep and read_tail(home.disk, path, home.identity).epoch <= floor
-    )
+    """Core segments that were made for epochs up to the floor and hold no later ones.
+
+    Never the newest of a core, nor the newest made under its lock: somebody may append there.
+    """
+    found: list[str] = []
+    for core in cores_of(home.disk):
+        paths = segments_of(home.disk, core)
+        in_use = {*paths[-1:], *shared_segments(paths)[-1:], *keep}
+        found += [path for path in paths if path not in in_use and _below(home, path, floor)]
+    return tuple(found)
+
+
+def _below(home: Home, path: str, floor: int) -> bool:
+    name = parse_segment(path)
+    assert isinstance(name, CoreSegment), path
+    return name.epoch <= floor and read_tail(home.disk, path, home.identity).epoch <= floor
 
 
 def read_up_to(home: Home, epoch: int) -> Iterator[Record]:

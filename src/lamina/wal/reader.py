@@ -89,6 +89,9 @@ class SegmentReader:
         self.size = disk.size(path)
         head = disk.read(path, 0, HEADER_SIZE)
         self.header: SegmentHeader | None = decode_segment_header(head, self.where(0))
+        if self.header is None and self.size > HEADER_SIZE:
+            # The header is synced before the first record exists.
+            raise WalDamaged("the segment header is missing", where=self.where(0))
         self._binding = binding_of(head) if self.header else 0
         self.end: Clean | Torn | None = None if self.header else Torn(0, self.size, "no header yet")
 

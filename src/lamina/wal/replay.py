@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lamina.disk.base import Disk
-from lamina.errors import WalDamaged
-from lamina.format.commit import CommitRecord, decode_commit
+from lamina.errors import Diverged, WalDamaged
+from lamina.format.commit import CommitRecord, Point, decode_commit
 from lamina.format.wal import Kind
 from lamina.wal.reader import Record, SegmentReader, Torn
 from lamina.wal.scan import check_home, segments_of
@@ -41,12 +41,16 @@ class CoreReplay:
         return sum(place.entries for commit in self.commits for place in commit.ranges)
 
 
-def replay_core(disk: Disk, core: int, home: bytes) -> CoreReplay:
-    """Read a core's log to its end. Damage is raised; a torn tail is left aside and reported."""
+def replay_core(disk: Disk, core: int, home: bytes, *, base: Point | None = None) -> CoreReplay:
+    """Read a core's log to its end. Damage is raised; a torn tail is left aside and reported.
+
+    *base* is the epoch that a checkpoint holds: what stands before it may have been dropped.
+    """
     commits: list[CommitRecord] = []
     entries = 0
     torn: list[Torn] = []
-    for path in segments_of(disk, core):
+    paths = segments_of(disk, core)
+    for path in paths:
         reader = SegmentReader(disk, path)
         check_home(reader, home)
         for record in reader.records():
@@ -55,8 +59,9 @@ def replay_core(disk: Disk, core: int, home: bytes) -> CoreReplay:
                 commits.append(_commit(record, reader))
         if isinstance(reader.end, Torn) and reader.end.bytes:
             torn.append(reader.end)
-    chain = _chain(commits)
-    named = sum(place.entries for commit in chain for place in commit.ranges)
+    chain = _chain(commits, base)
+    ranges = [place for commit in commits for place in commit.ranges]
+    named = sum(place.entries for place in ranges if place.segment in paths)
     return CoreReplay(disk, chain, entries - named, tuple(torn))
 
 
@@ -65,17 +70,22 @@ def _commit(record: Record, reader: SegmentReader) -> CommitRecord:
     return decode_commit(record.payload.to_pybytes(), reader.where(record.offset))
 
 
-def _chain(commits: list[CommitRecord]) -> tuple[CommitRecord, ...]:
-    """From the newest COMMIT back along parents to one without; a gap is damage."""
-    by_digest = {commit.digest: commit for commit in commits}
+def _chain(commits: list[CommitRecord], base: Point | None) -> tuple[CommitRecord, ...]:
+    """From the newest COMMIT back along parents to *base*; a gap is damage, a fork stops."""
+    floor = base.epoch if base else 0
+    by_digest = {commit.digest: commit for commit in commits if commit.epoch > floor}
     walked: list[CommitRecord] = []
-    at = max(commits, key=lambda commit: commit.epoch, default=None)
-    while at is not None:
-        walked.append(at)
-        if at.parent is None:
-            break
-        parent = by_digest.get(at.parent.digest)
-        if parent is None:
-            raise WalDamaged(f"the COMMIT of epoch {at.parent.epoch} is missing from the log")
-        at = parent
+    newest = max(by_digest.values(), key=lambda commit: commit.epoch, default=None)
+    at = newest.point if newest else base
+    while at != base:
+        commit = by_digest.get(at.digest) if at else None
+        if commit is None:
+            epoch = at.epoch if at else 0
+            raise WalDamaged(f"the COMMIT of epoch {epoch} is missing from the log")
+        walked.append(commit)
+        at = commit.parent
+    aside = by_digest.keys() - {commit.digest for commit in walked}
+    if aside:
+        epochs = sorted(by_digest[digest].epoch for digest in aside)
+        raise Diverged(f"epochs {epochs} are committed, and not on the line of the newest one")
     return tuple(reversed(walked))

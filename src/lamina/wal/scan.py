@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lamina.disk.base import Disk
@@ -14,7 +15,7 @@ from lamina.format.home_names import (
     parse_core_folder,
     parse_segment,
 )
-from lamina.format.wal import HEADER_SIZE, SegmentHeader
+from lamina.format.wal import DRIVER_CORE, HEADER_SIZE, SegmentHeader
 from lamina.wal.reader import Clean, SegmentReader, Torn
 
 
@@ -34,11 +35,27 @@ class Tail:
 
 
 def segments_of(disk: Disk, core: int | None) -> tuple[str, ...]:
-    """The paths of a core's segments, or the driver's (None), in the order of their names."""
+    """The paths of a core's segments, or the driver's (None), oldest first by what names say."""
     folder = DRIVER if core is None else core_folder(core)
-    kind = DriverSegment if core is None else CoreSegment
-    paths = (f"{folder}/{name}" for name in disk.list(folder))
-    return tuple(path for path in paths if isinstance(parse_segment(path), kind))
+    found = [(name_of(f"{folder}/{name}"), f"{folder}/{name}") for name in disk.list(folder)]
+    return tuple(path for name, path in sorted((n, path) for n, path in found if n is not None))
+
+
+def shared_segments(paths: Iterable[str]) -> tuple[str, ...]:
+    """Those that were made under the lock of their core: the last one may be gone on with."""
+    names = ((parse_segment(path), path) for path in paths)
+    return tuple(p for name, p in names if isinstance(name, CoreSegment) and not name.own)
+
+
+def name_of(path: str) -> tuple[int, int, str] | None:
+    """The parts of a segment's name in their order; text alone would put a.000001 before a."""
+    match parse_segment(path):
+        case CoreSegment(_, generation, epoch, tag):
+            return generation, epoch, tag
+        case DriverSegment(generation, number):
+            return generation, number, ""
+        case None:
+            return None
 
 
 def cores_of(disk: Disk) -> tuple[int, ...]:
@@ -81,9 +98,21 @@ def read_tail(disk: Disk, path: str, home: bytes) -> Tail:
 
 
 def check_home(reader: SegmentReader, home: bytes) -> None:
-    """A file of another home does not belong here, whatever its name says."""
-    if reader.header is not None and reader.header.home != home:
+    """A file of another home, core or generation does not belong here, whatever its name says."""
+    header, name = reader.header, parse_segment(reader.path)
+    if header is None:
+        return
+    if header.home != home:
         raise WalDamaged(
-            f"the segment belongs to the home {reader.header.home.hex()}, not {home.hex()}",
+            f"the segment belongs to the home {header.home.hex()}, not {home.hex()}",
+            where=reader.where(0),
+        )
+    if name is None:
+        return
+    core = name.core if isinstance(name, CoreSegment) else DRIVER_CORE
+    if (header.core, header.generation) != (core, name.generation):
+        raise WalDamaged(
+            f"the segment is of core {header.core} and generation {header.generation}, its name "
+            f"says {core} and {name.generation}",
             where=reader.where(0),
         )

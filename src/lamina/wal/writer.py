@@ -135,19 +135,19 @@ class CoreWalWriter:
 
     def append_put(self, key: bytes, value: bytes) -> None:
         """Collect one entry; its number is what `sequence` was before."""
+        self._room -= len(key) + len(value)  # first: what has no length is not collected
         pending = self._pending
         pending.append(key)
         pending.append(value)
-        self._room -= len(key) + len(value)
         if self._room <= 0:
             self._frame()
 
     def append_delete(self, key: bytes) -> None:
         """Collect a delete; its number is what `sequence` was before."""
+        self._room -= len(key)
         pending = self._pending
         pending.append(key)
         pending.append(None)
-        self._room -= len(key)
         if self._room <= 0:
             self._frame()
 
@@ -264,22 +264,25 @@ class CoreWalWriter:
     # steps
 
     def _frame(self) -> None:
-        """Write what was collected as one RUN of the current epoch."""
+        """Write what was collected as one RUN of the current epoch.
+
+        What cannot be written stays collected, so that no later commit goes without it.
+        """
         if not self._pending:
             return
         keys, values = self._pending[::2], self._pending[1::2]
-        self._pending, self._room = [], FRAME_BYTES
         try:
             columns = [pa.array(keys, pa.binary()), pa.array(values, pa.binary())]
             batch = pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise UsageError(f"keys and values are bytes: {error}") from error
         self._append_run(serialize(batch), len(keys), OPERATOR)
+        self._pending, self._room = [], FRAME_BYTES
 
     def _append_run(self, payload: list[pa.Buffer], count: int, operator: str) -> WalRange:
         first = self._framed_sequence
-        self._framed_sequence += count
         at = self._chain.append(Kind.RUN, payload, epoch=self._epoch, first=first, count=count)
+        self._framed_sequence += count
         found = WalRange(operator, self.core_id, at.segment, at.offset, at.size, at.crc, at.entries)
         self._since_commit.append(found)
         return found
@@ -289,6 +292,11 @@ class CoreWalWriter:
         return self._chain.append(kind, [payload], epoch=self._epoch, first=first, count=0).offset
 
     def _check_commit(self) -> None:
+        if not self._chain.locked:
+            raise Refused(
+                f"another process has the lock of core {self.core_id}: only it commits here",
+                advice="Commit in the driver log, or open this log again when the other is gone",
+            )
         last = self._head.epoch if self._head else 0
         if self._epoch <= last or self._epoch < 1:
             raise Refused(
