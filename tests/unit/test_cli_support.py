@@ -123,7 +123,7 @@ def _manifest(
 
 def lamina(*arguments: str | Path | CheckpointId, env: dict[str, str] | None = None) -> Result:
     """Run a command line in this process; a bug in Lamina fails the test."""
-    clean: dict[str, str | None] = {"LAMINA_STORE": None, "LAMINA_BASE": None}
+    clean: dict[str, str | None] = dict.fromkeys(("LAMINA_STORE", "LAMINA_BASE", "LAMINA_HOME"))
     result = CliRunner().invoke(cli, [str(each) for each in arguments], env=clean | (env or {}))
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception

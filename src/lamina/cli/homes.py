@@ -17,6 +17,7 @@ from lamina.disk import LocalDisk
 from lamina.disk.base import Disk
 from lamina.errors import NotFound, UsageError, WalDamaged
 from lamina.format.home_names import IDENTITY, parse_segment
+from lamina.os_errors import typed_errors
 from lamina.wal.home import Home, read_home
 from lamina.wal.scan import cores_of, segments_of
 
@@ -28,15 +29,16 @@ Shape = dict[str, Any]
 class HomeTarget:
     """A folder that should be a home."""
 
-    folder: Path
+    folder: str
 
     def disk(self) -> LocalDisk:
-        if not str(self.folder).strip() or "\0" in str(self.folder):
+        if not self.folder.strip() or "\0" in self.folder:
             raise UsageError("--home names no folder")
-        disk = LocalDisk(self.folder)
-        if self.folder.is_file():
-            raise UsageError("--home is a file, not a folder", where=disk.root)
-        return disk
+        folder = Path(self.folder)
+        with typed_errors(folder):
+            if folder.is_file():
+                raise UsageError("--home is a file, not a folder", where=self.folder)
+        return LocalDisk(folder)
 
     def to_read(self) -> Home:
         disk = self.disk()
@@ -100,13 +102,12 @@ def home_option(command: F) -> F:
     """Give a command --home; it gets it as `home_target`."""
 
     @wraps(command)
-    def run(home: Path, **rest: Any) -> None:
+    def run(home: str, **rest: Any) -> None:
         command(home_target=HomeTarget(home), **rest)
 
     return click.option(
         "--home",
         metavar="PATH",
-        type=click.Path(path_type=Path),
         envvar="LAMINA_HOME",
         show_envvar=True,
         required=True,

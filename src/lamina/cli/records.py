@@ -51,7 +51,7 @@ class Wanted:
     "--from",
     "first",
     metavar="OFFSET",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 1 << 62),
     help="The byte at which the first record begins; needs a SEGMENT.",
 )
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="How many records at most.")
@@ -74,7 +74,7 @@ def wal_dump_command(
         raise click.UsageError("--from is an offset in one SEGMENT: name it")
     home = home_target.to_read()
     disk = home.disk
-    paths = (find_segment(disk, segment),) if segment else tuple(all_segments(disk))
+    paths = tuple(all_segments(disk)) if segment is None else (find_segment(disk, segment),)
     if first is not None:
         _check_start(disk, paths[0], first)
     wanted = Wanted(paths, max(first or 0, HEADER_SIZE), limit, values)
