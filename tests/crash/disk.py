@@ -70,7 +70,7 @@ class Inode:
     synced: int = 0
     ends: list[int] = field(default_factory=list)  # where appends since the last sync ended
     forgotten: list[tuple[int, int]] = field(default_factory=list)
-    """Ranges whose sync failed: the kernel took them for clean, and no later sync writes them."""
+    """Ranges whose sync failed: Linux then takes them for clean, and no later sync writes them."""
 
     def write(self, data: bytes) -> None:
         self.data += data
@@ -114,6 +114,7 @@ class Platter:
     folders: set[str] = field(default_factory=set)
     locks: dict[str, RecordingLock] = field(default_factory=dict)
     calls: int = 0
+    forgetful: bool = True  # whether what a failed sync left behind is lost to later ones
 
     @classmethod
     def of(cls, image: Image) -> Platter:
@@ -311,7 +312,8 @@ class RecordingFile:
         try:
             self._disk.tell("sync", self.path)
         except StoreError:
-            self._inode.sync_failed()
+            if self._disk.platter.forgetful:
+                self._inode.sync_failed()
             raise
         self._inode.sync()
         self._disk.tell("sync", self.path, "after")

@@ -38,6 +38,7 @@ class Found:
     damaged: Mapping[CheckpointId, str]  # checkpoints whose files do not all verify, and why
     carried: Mapping[CheckpointId, tuple[Commit, ...]] = field(default_factory=dict)
     dropped: frozenset[str] = frozenset()  # COMMITs whose runs went with their WAL segment
+    wal_epoch: int = 0  # the highest that a core's log has reached, committed or not
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def plan_recovery(found: Found, *, lose_after: int | None = None) -> Plan:
         head=head,
         publish=publish,
         adopt=Adopt(head, tuple(copied[epoch] for epoch in sorted(copied))),
-        next_epoch=next_epoch(_epochs(found)),
+        next_epoch=_next_epoch(found),
         skipped=skipped,
         given_up=tuple(c.point for c in line(top, commits) if head is None or c.epoch > head.epoch),
     )
@@ -112,7 +113,7 @@ def plan_fresh(found: Found) -> Plan:
         head=None,
         publish={},
         adopt=Adopt(None, ()),
-        next_epoch=next_epoch(_epochs(found)),
+        next_epoch=_next_epoch(found),
         skipped=(),
         given_up=given_up,
     )
@@ -220,6 +221,11 @@ def _pending(
 
 def _covered(commit: Commit, checkpoint: Committed | None) -> bool:
     return checkpoint is not None and commit.epoch <= checkpoint.epoch
+
+
+def _next_epoch(found: Found) -> int:
+    """Not below what the logs of the cores have reached: they take no lower one (R4)."""
+    return max(next_epoch(_epochs(found)), found.wal_epoch)
 
 
 def _epochs(found: Found) -> list[int]:

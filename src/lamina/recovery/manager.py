@@ -116,6 +116,7 @@ class RecoveryManager:
             if moving:
                 driver = self._move(home, driver)
             replayed = self._prove(scan, plan)
+            self._make_durable(replayed)
             adopted = tuple(scan.commits[c.point.digest] for c in plan.adopt.commits)
             driver.adopt(AdoptRecord(plan.head, adopted))
         except BaseException:
@@ -189,6 +190,15 @@ class RecoveryManager:
                 reader = SegmentReader(self._disk, place.segment)
                 reader.at(place.offset, place.size, place.crc)
         return replayed
+
+    def _make_durable(self, replayed: tuple[CommitRecord, ...]) -> None:
+        """A COMMIT read from the page cache may name a RUN of the same log, not on disk either."""
+        for segment in sorted({place.segment for c in replayed for place in c.ranges}):
+            file = self._disk.open(segment)
+            try:
+                file.sync()
+            finally:
+                file.close()
 
     def _fetch(self, manifest: CheckpointManifest, report: Report) -> dict[str, Path]:
         """Every artifact into a file of its own, each proven by size and digest, once."""

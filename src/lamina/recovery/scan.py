@@ -67,6 +67,7 @@ def scan_home(
         sinks=sinks,
         damaged={},
         dropped=frozenset(d for d, c in commits.items() if not _has_segments(home, c)),
+        wal_epoch=max((tail.epoch for tail in cores), default=0),
     )
     left = tuple(
         LeftAside(path, end.end, end.bytes, end.reason)

@@ -49,9 +49,14 @@ class SegmentChain:
         self._segment_bytes = segment_bytes
         self.generation = generation
         disk.make_folder(core_folder(core))
+        self._segment: SegmentWriter | None = None
         self._lock: Lock | None = disk.try_lock(core_lock(core))
-        self.tails = self.read_tails()
-        self._segment: SegmentWriter | None = self._continue()
+        try:
+            self.tails = self.read_tails()
+            self._segment = self._continue()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def path(self) -> str:

@@ -43,18 +43,22 @@ class LogSet:
         if cores < 1:
             raise UsageError(f"a log set has at least one core, not {cores}")
         self._home = home
-        self.writers = tuple(
-            CoreWalWriter(
-                core,
-                home.disk,
-                home=home.identity,
-                generation=generation,
-                partitions=cores,
-                epoch=epoch,
-                segment_bytes=segment_bytes,
-            )
-            for core in range(cores)
-        )
+        self.writers: tuple[CoreWalWriter, ...] = ()
+        try:
+            for core in range(cores):
+                writer = CoreWalWriter(
+                    core,
+                    home.disk,
+                    home=home.identity,
+                    generation=generation,
+                    partitions=cores,
+                    epoch=epoch,
+                    segment_bytes=segment_bytes,
+                )
+                self.writers += (writer,)
+        except BaseException:
+            self.close()
+            raise
 
     def __getitem__(self, core: int) -> CoreWalWriter:
         return self.writers[core]

@@ -68,8 +68,12 @@ class CoreWalWriter:
         self._epoch = max([epoch, *(tail.epoch for tail in tails)])
         self._framed_sequence = max((tail.next_sequence for tail in tails), default=0)
         self._synced_sequence = self._framed_sequence
-        self._head = _last_commit(disk, tails)
-        self._chain.begin(self._epoch, self._framed_sequence)
+        try:
+            self._head = _last_commit(disk, tails)
+            self._chain.begin(self._epoch, self._framed_sequence)
+        except BaseException:
+            self.close()
+            raise
 
     @classmethod
     def open_at(

@@ -1,0 +1,125 @@
+"""What the crash tests have found, each by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from lamina.errors import WalDamaged
+from lamina.format.manifest_model import ConnectorCheckpoint
+from lamina.store import MemoryStore
+from lamina.wal import CoreWalWriter, Home, LogSet, replay_core
+from lamina.wal.scan import segments_of
+from lamina.wal.writer import OPERATOR
+from tests.crash.disk import Image, Platter, PowerCut, RecordingDisk
+from tests.crash.pipeline import Process, Truth
+
+HOME = bytes(16)
+OFFSETS = {"s": ConnectorCheckpoint({"0": "1"}, 1)}
+
+
+def torn_in(first: bytes) -> list[Image]:
+    """One synced epoch, then a second whose bytes reached the disk in part."""
+    disk = RecordingDisk()
+    with CoreWalWriter(0, disk, home=HOME) as writer:
+        writer.set_epoch(1)
+        writer.append_put(b"a", b"1")
+        writer.append_commit(OFFSETS)
+        writer.sync()
+        writer.set_epoch(2)
+        writer.append_put(b"a", first)
+        writer.append_commit(OFFSETS)
+    return [*disk.platter.crash_images(Random(0), at_most=120)]
+
+
+def test_a_torn_commit_was_damage_to_the_writer_that_opened_the_log_again() -> None:
+    opened = 0
+    for image in torn_in(b"2" * 900):
+        disk = RecordingDisk(Platter.of(image))
+        commits = replay_core(disk, 0, HOME).commits
+        with CoreWalWriter(0, disk, home=HOME) as writer:
+            assert writer.head == commits[-1].point
+        opened += 1
+    assert opened > 20
+
+
+def test_a_commit_behind_a_torn_run_was_the_head_and_the_next_one_had_no_parent() -> None:
+    for image in torn_in(b"2" * 900):
+        disk = RecordingDisk(Platter.of(image))
+        with CoreWalWriter(0, disk, home=HOME) as writer:
+            writer.set_epoch(3)
+            writer.append_commit(OFFSETS)
+            writer.sync()
+        assert replay_core(disk, 0, HOME).commits[-1].epoch == 3
+
+
+def test_a_run_in_the_driver_log_was_adopted_from_the_page_cache_and_lost(tmp_path: Path) -> None:
+    """R5 copies the COMMIT; the run it names stood in the same unsynced bytes."""
+    platter, store, truth = Platter(), MemoryStore(), Truth()
+    first = Process(RecordingDisk(platter, name="first"), store, truth, tmp_path, seed=1)
+    first.start()
+    first.driver._segment._file.sync = first.disk.kill  # type: ignore[method-assign]
+    with pytest.raises(PowerCut):
+        first.small_epoch({b"k": b"v"})
+    assert truth.acked == []
+    second = Process(RecordingDisk(platter, name="second"), store, truth, tmp_path, seed=2)
+    truth.acked[:] = [second.start().head]  # type: ignore[list-item]
+    for image in platter.crash_images(Random(0), at_most=100):
+        third = RecordingDisk(Platter.of(image), name="third")
+        Process(third, _copy(store), truth, tmp_path, seed=3).start()
+
+
+def test_an_abandoned_epoch_stopped_every_later_process(tmp_path: Path) -> None:
+    """The cores had reached epoch 3, the next to be committed was 2: epochs only rise."""
+    platter, store, truth = Platter(), MemoryStore(), Truth()
+    changes = {(OPERATOR, 0): {b"k": b"v"}, (OPERATOR, 1): {b"k": b"v"}}
+    first = Process(RecordingDisk(platter, name="first"), store, truth, tmp_path, seed=1)
+    first.start()
+    first.epoch(changes)
+    first.append(2, changes)  # its COMMIT was never written: a task was lost
+    first.append(3, changes)
+    first.disk.kill()
+    second = Process(RecordingDisk(platter, name="second"), store, truth, tmp_path, seed=2)
+    second.start()
+    assert second.epoch(changes).epoch >= 3
+
+
+def test_a_writer_that_could_not_open_left_the_lock_of_the_core_behind() -> None:
+    disk = RecordingDisk()
+    CoreWalWriter(0, disk, home=HOME).close()
+    (path,) = segments_of(disk, 0)
+    disk.platter.files[path].data[0] ^= 1
+    with pytest.raises(WalDamaged):
+        CoreWalWriter(0, disk, home=HOME)
+    assert disk.try_lock("core-0/lock") is not None
+
+
+def test_a_set_of_logs_that_could_not_open_kept_the_locks_of_the_first_ones() -> None:
+    disk = RecordingDisk()
+    home = Home(disk, HOME)
+    LogSet(home, 2).close()
+    (path,) = segments_of(disk, 1)
+    disk.platter.files[path].data[0] ^= 1
+    with pytest.raises(WalDamaged):
+        LogSet(home, 2)
+    assert disk.try_lock("core-0/lock") is not None
+
+
+def test_the_newest_segment_was_taken_for_an_older_one_by_its_name() -> None:
+    """`tag.000001.wal` sorts before `tag.wal`, but it was made later."""
+    disk = RecordingDisk()
+    with CoreWalWriter(0, disk, home=HOME) as writer:
+        writer.append_put(b"a", b"1")
+        newest = writer.rotate()
+    assert segments_of(disk, 0)[-1] == newest
+    with CoreWalWriter(0, disk, home=HOME) as writer:
+        assert writer.segment == newest
+
+
+def _copy(store: MemoryStore) -> MemoryStore:
+    copied = MemoryStore()
+    for info in store.list():
+        copied.put(info.key, store.get(info.key))
+    return copied
