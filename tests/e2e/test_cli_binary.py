@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.test_cli_home_support import make_home, tear
 from tests.unit.test_cli_support import Pipeline, make_pipeline, tree
 
 LAMINA = Path(sys.executable).parent / "lamina"
@@ -115,6 +116,36 @@ def test_gc_on_a_terminal_asks_and_takes_no_for_an_answer(pipeline: Pipeline) ->
     assert code == 0
     assert "deleted 1 checkpoint" in shown
     assert not pipeline.manifest(1).exists()
+
+
+def test_wal_and_recover_show_progress_on_a_terminal_only(tmp_path: Path) -> None:
+    made = make_home(tmp_path)
+    asked = ("recover", "--home", made.home, "--store", made.store, "--dry-run")
+    code, shown = on_a_terminal(*asked)
+    assert code == 0
+    assert "verifying the checkpoint" in shown
+    assert "verifying the log" in shown
+    piped = run(*asked)
+    assert (piped.returncode, piped.stderr) == (0, "")
+    verified = run("wal", "verify", LAMINA_HOME=str(made.home))
+    assert (verified.returncode, verified.stderr) == (0, "")
+    assert "verifying" in on_a_terminal("wal", "verify", "--home", made.home)[1]
+    assert "reading" in on_a_terminal("wal", "list", "--home", made.home)[1]
+
+
+def test_repair_on_a_terminal_asks_and_takes_no_for_an_answer(tmp_path: Path) -> None:
+    made = make_home(tmp_path)
+    tear(made.core(0))
+    before = tree(made.home)
+    asked = ("wal", "repair", "--home", made.home, made.name(made.core(0)))
+    code, shown = on_a_terminal(*asked, typed="n\n")
+    assert code == 130
+    assert "the file ends inside a record? [y/N]" in shown
+    assert tree(made.home) == before
+    code, shown = on_a_terminal(*asked, typed="y\n")
+    assert code == 0
+    assert "kept in" in shown
+    assert len(list((made.home / "core-0").glob("*.cut-*"))) == 1
 
 
 class Slow(BaseHTTPRequestHandler):

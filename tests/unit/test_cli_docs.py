@@ -18,6 +18,7 @@ import pytest
 
 from lamina.cli.exits import MEANINGS
 from lamina.cli.main import cli
+from tests.unit.test_cli_home_support import HomeAndStore, flip, make_home, tear
 from tests.unit.test_cli_support import Pipeline, answer, lamina, make_pipeline
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -56,6 +57,7 @@ def test_the_examples_print_what_the_page_says(
 ) -> None:
     page = PAGE.read_text()
     make_pipeline(tmp_path / "pipeline")
+    make_homes(tmp_path)
     shutil.copy(GOLDEN / "v1" / "full-0.20.json", tmp_path / "laminardb-v1.json")
     monkeypatch.chdir(tmp_path)
     session = Session(tmp_path)
@@ -63,6 +65,17 @@ def test_the_examples_print_what_the_page_says(
     if os.environ.get("LAMINA_UPDATE_DOCS"):
         PAGE.write_text(now)
     assert session.comparable(now) == session.comparable(page)
+
+
+def make_homes(folder: Path) -> HomeAndStore:
+    """`home`, as a crash has left it, and `damaged-home`, as a bad disk has."""
+    made = make_home(folder)
+    tear(made.core(0))
+    shutil.copytree(made.home, folder / "damaged-home")
+    damaged = HomeAndStore(folder / "damaged-home", made.store, made.ids)
+    flip(damaged.core(0), 64 + 100)
+    flip(damaged.driver, 1024 + 9)
+    return made
 
 
 class Session:
@@ -93,7 +106,10 @@ class Session:
         return text if text.endswith("\n") else text + "\n"
 
 
-OPAQUE = {"manifest", "body", "extras"}  # FORMAT.md has the first two; names of packages
+OPAQUE = {
+    *("manifest", "body", "payload"),  # FORMAT.md has them
+    *("extras", "source_offsets", "table_offsets", "source_watermarks"),  # names of other things
+}
 
 
 def keys(value: Any) -> Iterator[str]:
@@ -105,6 +121,20 @@ def keys(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for item in value:
             yield from keys(item)
+
+
+def home_documents(made: HomeAndStore) -> Iterator[tuple[str, Any]]:
+    segment = made.name(made.core(0))
+    for line in (
+        "wal list",
+        "wal dump",
+        f"wal dump {segment} --values --limit 3",
+        "wal verify",
+        f"wal repair {segment} --yes",
+        f"recover --store {made.store} --dry-run",
+        f"recover --store {made.store} --dry-run --lose-after 3",
+    ):
+        yield line, answer(lamina(*line.split(), "--home", made.home, "--json"))
 
 
 def documents(pipeline: Pipeline, target: Path) -> Iterator[tuple[str, Any]]:
@@ -132,7 +162,9 @@ def test_every_field_of_every_answer_is_in_the_page(tmp_path: Path) -> None:
     section = PAGE.read_text().partition("\n## JSON\n")[2]
     pipeline = make_pipeline(tmp_path / "pipeline")
     documented = set(re.findall(r"`(\w+)`", section))
-    for line, document in documents(pipeline, tmp_path / "target"):
+    flip((made := make_homes(tmp_path)).artifact(1), 20)
+    found = [*documents(pipeline, tmp_path / "target"), *home_documents(made)]
+    for line, document in found:
         row = section.partition(f"| `{' '.join(line.split()[:2])}` |")[2]
         row = row or section.partition(f"| `{line.split()[0]}` |")[2]
         fields = set(re.findall(r"`(\w+)`", row.partition("\n")[0]))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +13,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from lamina.checkpoint import Checkpointer
+from lamina.cli.rehearsal import Stage, rehearse
 from lamina.cli.rows import row_shapes, row_texts
+from lamina.cli.screen import Screen
 from lamina.disk import LocalDisk
+from lamina.errors import LogDamaged
 from lamina.format.wal import Kind
+from lamina.protocol.history import History
+from lamina.recovery import RecoveryConfig
+from lamina.store import LocalStore
 from lamina.testing import ManualClock
-from lamina.wal import CoreWalWriter, SegmentReader, claim_home
+from lamina.wal import CoreWalWriter, SegmentReader, claim_home, read_home
 from tests.unit.test_cli_home_support import HomeAndStore, flip, make_home, tear
 from tests.unit.test_cli_support import answer, lamina, tree
 
@@ -487,3 +496,31 @@ def test_only_a_dry_run_exists(made: HomeAndStore) -> None:
     assert result.exit_code == 2
     assert "a pipeline recovers by being started" in result.stderr
     assert tree(made.home) | tree(made.store) == before
+
+
+class Late(Checkpointer):
+    """Its first look at the log is from before the second checkpoint."""
+
+    first: History | None = None
+
+    def history(self) -> History:
+        first, self.first = self.first, None
+        return first or super().history()
+
+
+def test_a_checkpoint_that_is_made_meanwhile_is_no_damage(
+    made: HomeAndStore, tmp_path: Path
+) -> None:
+    old = tmp_path / "old"
+    shutil.copytree(made.store, old)
+    for entry in sorted((old / "log").iterdir())[2:]:
+        entry.unlink()
+    (old / "_latest").unlink()
+    late = Late(LocalStore(made.store))
+    late.first = Checkpointer(LocalStore(old)).history()
+    home = read_home(LocalDisk(made.home))
+    stage = Stage(home, late, RecoveryConfig(), verify=True, screen=Screen(as_json=True))
+    assert rehearse(stage).state.epoch == 6
+    always = Checkpointer(LocalStore(old))
+    with pytest.raises(LogDamaged):
+        rehearse(dataclasses.replace(stage, checkpointer=always))

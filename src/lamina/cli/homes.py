@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
+from lamina.cli.shapes import Shape
 from lamina.disk import LocalDisk
 from lamina.disk.base import Disk
 from lamina.errors import NotFound, UsageError, WalDamaged
@@ -22,7 +23,6 @@ from lamina.wal.home import Home, read_home
 from lamina.wal.scan import cores_of, segments_of
 
 F = TypeVar("F", bound=Callable[..., None])
-Shape = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import click
+import pyarrow as pa
 
 from lamina.cli import shapes
 from lamina.cli.examination import batch_of
-from lamina.cli.homes import HomeTarget, Shape, all_segments, find_segment, home_option, place
+from lamina.cli.homes import HomeTarget, all_segments, find_segment, home_option, place
 from lamina.cli.rows import row_shapes, row_texts, schema_shape, schema_text
 from lamina.cli.screen import Answered, Screen, json_option
 from lamina.cli.segments import core_of, end_shape, end_text
+from lamina.cli.shapes import Shape
 from lamina.cli.words import counted
 from lamina.disk.base import Disk
 from lamina.errors import Corrupt, LaminaError, NotFound, Unsupported, UsageError, WalDamaged
@@ -32,6 +34,15 @@ class Dump:
     path: str
     reader: SegmentReader | None = None
     end: Clean | Torn | LaminaError | None = None  # None: --limit was reached
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One record that can be read: the batch of a RUN, or the JSON of what it says."""
+
+    record: Record
+    batch: pa.RecordBatch | None
+    payload: canonical.Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +110,10 @@ class _TextPrinter:
         self._screen.line(_title(dump))
         self._screen.line(HEAD)
 
-    def record(self, record: Record, where: str, *, values: bool) -> None:
-        said = record_shape(record, where, values=False)
-        self._screen.line(_line(record, said))
-        if values and record.kind is Kind.RUN:
-            for row in row_texts(batch_of(record, where)):
+    def record(self, shown: Shown, *, values: bool) -> None:
+        self._screen.line(_line(shown))
+        if values and shown.batch is not None:
+            for row in row_texts(shown.batch):
                 self._screen.line(f"            {row}")
 
     def end(self, dump: Dump) -> None:
@@ -126,8 +136,8 @@ class _JsonPrinter:
     def segment(self, dump: Dump) -> None:
         self._segments.append(_header(dump) | {"records": [], "end": None})
 
-    def record(self, record: Record, where: str, *, values: bool) -> None:
-        self._segments[-1]["records"].append(record_shape(record, where, values=values))
+    def record(self, shown: Shown, *, values: bool) -> None:
+        self._segments[-1]["records"].append(record_shape(shown, values=values))
 
     def end(self, dump: Dump) -> None:
         self._segments[-1]["end"] = None if dump.end is None else end_shape(dump.end)
@@ -144,17 +154,17 @@ def dump(
     left = wanted.limit
     for path in wanted.paths:
         found = Dump(path)
-        shown = 0
-        for record, where in _records(disk, home, found, wanted.first, printer):
-            printer.record(record, where, values=wanted.values)
-            shown += 1
-            if shown == left:
+        count = 0
+        for shown in _records(disk, home, found, wanted.first, printer):
+            printer.record(shown, values=wanted.values)
+            count += 1
+            if count == left:
                 break
         if found.reader is not None or found.end is not None:
             printer.end(found)
         if isinstance(found.end, LaminaError):
             return found.end
-        left = None if left is None else left - shown
+        left = None if left is None else left - count
         if left == 0:
             return None
     return None
@@ -162,16 +172,14 @@ def dump(
 
 def _records(
     disk: Disk, home: bytes, found: Dump, first: int, printer: _TextPrinter | _JsonPrinter
-) -> Iterator[tuple[Record, str]]:
+) -> Iterator[Shown]:
     """The records of one segment, each proven; afterwards *found* says how it ended."""
     try:
         found.reader = reader = SegmentReader(disk, found.path)
         printer.segment(found)
         check_home(reader, home)
         for record in reader.records(first):
-            where = reader.where(record.offset)
-            record_shape(record, where, values=False)  # what cannot be read is damage, not output
-            yield record, where
+            yield _read(record, reader.where(record.offset))
         found.end = reader.end
     except NotFound:
         return  # a running pipeline has dropped it meanwhile
@@ -199,37 +207,35 @@ def _check_start(disk: Disk, path: str, first: int) -> None:
     )
 
 
-def record_shape(record: Record, where: str, *, values: bool) -> Shape:
-    """A record with what it says: its JSON, or the schema and rows of a RUN."""
-    header = record.header
-    shape: Shape = {
+def _read(record: Record, where: str) -> Shown:
+    """What a record says; WalDamaged if its checksums hold and it makes no sense."""
+    assert record.payload is not None
+    match record.kind:
+        case Kind.RUN:
+            return Shown(record, batch_of(record, where), None)
+        case Kind.BARRIER:
+            return Shown(record, None, None)
+    try:
+        return Shown(record, None, canonical.decode(record.payload.to_pybytes(), where))
+    except Corrupt as error:
+        raise WalDamaged(error.message, where=where) from error
+
+
+def record_shape(shown: Shown, *, values: bool) -> Shape:
+    record, batch = shown.record, shown.batch
+    return {
         "offset": record.offset,
         "kind": record.kind.name,
         "epoch": record.epoch,
-        "sequence": header.first_sequence,
-        "count": header.count,
-        "size_bytes": header.size,
-        "crc": header.payload_crc,
-        "durable": header.durable,
-        "payload": None,
-        "schema": None,
-        "rows": None,
+        "sequence": record.header.first_sequence,
+        "count": record.header.count,
+        "size_bytes": record.header.size,
+        "crc": record.header.payload_crc,
+        "durable": record.header.durable,
+        "payload": shown.payload,
+        "schema": None if batch is None else schema_shape(batch.schema),
+        "rows": list(row_shapes(batch)) if batch is not None and values else None,
     }
-    assert record.payload is not None
-    if record.kind is Kind.RUN:
-        batch = batch_of(record, where)
-        shape["schema"] = schema_shape(batch.schema)
-        shape["rows"] = list(row_shapes(batch)) if values else None
-    elif record.kind is not Kind.BARRIER:
-        shape["payload"] = _payload(record.payload.to_pybytes(), where)
-    return shape
-
-
-def _payload(data: bytes, where: str) -> canonical.Json:
-    try:
-        return canonical.decode(data, where)
-    except Corrupt as error:
-        raise WalDamaged(error.message, where=where) from error
 
 
 def _header(dump: Dump) -> Shape:
@@ -254,18 +260,18 @@ def _title(dump: Dump) -> str:
     )
 
 
-def _line(record: Record, said: Shape) -> str:
+def _line(shown: Shown) -> str:
+    record, header = shown.record, shown.record.header
     return (
-        f"{record.offset:>10}  {said['kind']:<10}  {record.epoch:>5}  {said['sequence']:>8}  "
-        f"{said['count']:>6}  {said['size_bytes']:>8}  {said['crc']:08x}  {said['durable']:>7}  "
-        f"{_says(record, said)}"
+        f"{record.offset:>10}  {record.kind.name:<10}  {record.epoch:>5}  "
+        f"{header.first_sequence:>8}  {header.count:>6}  {header.size:>8}  "
+        f"{header.payload_crc:08x}  {header.durable:>7}  {_says(shown)}"
     ).rstrip()
 
 
-def _says(record: Record, said: Shape) -> str:
-    if record.kind is Kind.RUN:
-        assert record.payload is not None
-        rows = counted(record.header.count, "row")
-        return f"{rows} of {schema_text(batch_of(record, '').schema)}"
-    payload = said["payload"]
-    return "" if payload is None else json.dumps(payload, separators=(",", ":"), sort_keys=True)
+def _says(shown: Shown) -> str:
+    if shown.batch is not None:
+        return f"{counted(shown.batch.num_rows, 'row')} of {schema_text(shown.batch.schema)}"
+    if shown.payload is None:
+        return ""
+    return json.dumps(shown.payload, separators=(",", ":"), sort_keys=True)

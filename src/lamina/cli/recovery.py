@@ -8,10 +8,11 @@ import click
 
 from lamina.cli import shapes
 from lamina.cli.exits import Exit
-from lamina.cli.homes import HomeTarget, Shape, home_option, place
+from lamina.cli.homes import HomeTarget, home_option, place
 from lamina.cli.rehearsal import Rehearsal, Stage, rehearse
 from lamina.cli.screen import Screen, json_option
 from lamina.cli.segments import epochs_text
+from lamina.cli.shapes import Shape
 from lamina.cli.target import Target, require_log, store_options
 from lamina.cli.words import counted, size
 from lamina.errors import NotFound
@@ -77,7 +78,7 @@ def recover_command(
         where = _place(home) | shapes.place(checkpointer)
         screen.json(where | {"dry_run": True, "verified": verify} | _shape(found))
     else:
-        _print(screen, found, home, verified=verify)
+        _print(screen, found, home, checkpointer.store.url, verified=verify)
     if found.state.plan.skipped:
         click.get_current_context().exit(Exit.FINDINGS)
 
@@ -154,8 +155,11 @@ def _connectors(found: Mapping[str, ConnectorCheckpoint]) -> Shape:
     }
 
 
-def _print(screen: Screen, found: Rehearsal, home: Home, *, verified: bool) -> None:
-    for name, text in _lines(found, home, verified=verified):
+def _print(screen: Screen, found: Rehearsal, home: Home, store: str, *, verified: bool) -> None:
+    owner = "a start would make it" if _is_new(home) else home.name
+    screen.line(f"home:       {home.disk.root} ({owner})")
+    screen.line(f"store:      {store}")
+    for name, text in _lines(found, verified=verified):
         screen.line(f"{name + ':':<12}{text}")
     for title, columns, rows in _tables(found):
         if rows:
@@ -164,9 +168,8 @@ def _print(screen: Screen, found: Rehearsal, home: Home, *, verified: bool) -> N
             screen.table(columns, rows)
 
 
-def _lines(found: Rehearsal, home: Home, *, verified: bool) -> Iterable[tuple[str, str]]:
+def _lines(found: Rehearsal, *, verified: bool) -> Iterable[tuple[str, str]]:
     state, plan, report = found.state, found.state.plan, found.state.report
-    yield "home", f"{home.disk.root} ({'a start would make it' if _is_new(home) else home.name})"
     if found.takes_over_from is not None:
         yield (
             "takes over",
@@ -200,10 +203,11 @@ def _replay(found: Rehearsal, *, verified: bool) -> str:
     replayed, report = found.state.replayed, found.state.report
     if not replayed:
         return "nothing"
-    epochs = epochs_text((replayed[0].epoch, replayed[-1].epoch))
+    word = "epoch" if len(replayed) == 1 else "epochs"
+    entries = counted(report.entries_replayed, "entry")
     return (
-        f"epochs {epochs}: {counted(len(replayed), 'COMMIT')}, "
-        f"{counted(report.entries_replayed, 'entry')}, {size(report.bytes_replayed)}, "
+        f"{word} {epochs_text((replayed[0].epoch, replayed[-1].epoch))}: "
+        f"{counted(len(replayed), 'COMMIT')}, {entries}, {size(report.bytes_replayed)}, "
         f"{_proof(verified)}"
     )
 

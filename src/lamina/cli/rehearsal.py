@@ -15,7 +15,7 @@ from lamina.checkpoint.progress import Progress
 from lamina.cli.homes import all_segments
 from lamina.cli.screen import Screen
 from lamina.clock import SystemClock
-from lamina.errors import Corrupt, NotFound
+from lamina.errors import Corrupt, NotFound, Refused
 from lamina.format.commit import CommitRecord
 from lamina.format.manifest import Artifact, CheckpointManifest
 from lamina.protocol.history import History
@@ -25,6 +25,8 @@ from lamina.recovery.report import report_of
 from lamina.recovery.scan import scan_home
 from lamina.wal.home import Home
 from lamina.wal.reader import SegmentReader
+
+LOOKS_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +53,8 @@ def rehearse(stage: Stage) -> Rehearsal:
     """Scan, plan and prove; raises what a start would raise."""
     clock = SystemClock()
     started = clock.monotonic()
-    history = stage.checkpointer.history()
-    check_claim(history, stage.home.name, other_home=stage.config.take_over_home)
-    list(all_segments(stage.home.disk))  # a file in the place of a folder is damage, not absence
+    history, scan = _look(stage)
     owner = history.home if history.home not in ("", stage.home.name) else None
-    scan = scan_home(stage.home, history, {}, own_generation=-1)
     if owner is not None:  # the log of another home is not there to be replayed, nor is this one's
         scan = replace(scan, found=replace(scan.found, segments=()))
     plan, manifest = _plan(stage, scan)
@@ -66,6 +65,30 @@ def rehearse(stage: Stage) -> Rehearsal:
     report = report_of(scan, plan, manifest, replayed, seconds=seconds)
     state = RecoveredState(stage.home.disk, plan, manifest, replayed, {}, report)
     return Rehearsal(state, history, owner)
+
+
+def _look(stage: Stage) -> tuple[History, Scan]:
+    """Look at store and home; again if a running pipeline has changed them in between.
+
+    Nobody is fenced: a checkpoint that is newer than the first look is no damage.
+    """
+    for _ in range(LOOKS_MAX):
+        before = _now(stage)
+        history = before[0]
+        check_claim(history, stage.home.name, other_home=stage.config.take_over_home)
+        try:
+            return history, scan_home(stage.home, history, {}, own_generation=-1)
+        except (Corrupt, NotFound):
+            if _now(stage) == before:
+                raise
+    raise Refused(
+        "a running pipeline changes its log faster than this command can look at it",
+        advice="Run the command again",
+    )
+
+
+def _now(stage: Stage) -> tuple[History, tuple[str, ...]]:
+    return stage.checkpointer.history(), tuple(all_segments(stage.home.disk))
 
 
 def _plan(stage: Stage, scan: Scan) -> tuple[Plan, CheckpointManifest | None]:

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 import click
 
 from lamina.cli.consent import ask, require_somebody
-from lamina.cli.homes import HomeTarget, Shape, find_segment, home_option, place
+from lamina.cli.homes import HomeTarget, find_segment, home_option, place
 from lamina.cli.screen import Screen, json_option
 from lamina.cli.segments import core_of
+from lamina.cli.shapes import Shape
 from lamina.cli.words import counted
 from lamina.disk.base import Disk, Lock
 from lamina.errors import Fenced

@@ -12,8 +12,9 @@ import click
 
 from lamina.checkpoint.progress import Progress, Report
 from lamina.cli.exits import Exit
-from lamina.cli.homes import HomeTarget, Shape, all_segments, home_option, place
+from lamina.cli.homes import HomeTarget, all_segments, home_option, place
 from lamina.cli.screen import Screen, json_option
+from lamina.cli.shapes import Shape
 from lamina.cli.words import counted, size
 from lamina.disk.base import Disk
 from lamina.errors import LaminaError, NotFound, Unsupported, WalDamaged

@@ -10,9 +10,10 @@ import click
 from lamina.checkpoint.progress import Progress, Report
 from lamina.cli.examination import Examined, Trouble, examine, missing_ranges
 from lamina.cli.exits import Exit
-from lamina.cli.homes import HomeTarget, Shape, all_segments, find_segment, home_option
+from lamina.cli.homes import HomeTarget, all_segments, find_segment, home_option
 from lamina.cli.screen import Screen, json_option
 from lamina.cli.segments import end_shape
+from lamina.cli.shapes import Shape
 from lamina.cli.words import counted, size
 from lamina.disk.base import Disk
 from lamina.errors import NotFound, WalDamaged
