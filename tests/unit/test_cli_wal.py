@@ -18,10 +18,10 @@ from lamina.cli.rehearsal import Stage, rehearse
 from lamina.cli.rows import row_shapes, row_texts
 from lamina.cli.screen import Screen
 from lamina.disk import LocalDisk
-from lamina.errors import LogDamaged
+from lamina.errors import LaminaError, LogDamaged
 from lamina.format.wal import Kind
 from lamina.protocol.history import History
-from lamina.recovery import RecoveryConfig
+from lamina.recovery import Recovered, RecoveryConfig, RecoveryManager
 from lamina.store import LocalStore
 from lamina.testing import ManualClock
 from lamina.wal import CoreWalWriter, SegmentReader, claim_home, read_home
@@ -524,3 +524,56 @@ def test_a_checkpoint_that_is_made_meanwhile_is_no_damage(
     always = Checkpointer(LocalStore(old))
     with pytest.raises(LogDamaged):
         rehearse(dataclasses.replace(stage, checkpointer=always))
+
+
+FLAGS: dict[str, RecoveryConfig] = {
+    "": RecoveryConfig(),
+    "--lose-after 5": RecoveryConfig(lose_after=5),
+    "--lose-after 3": RecoveryConfig(lose_after=3),
+    "--start-fresh": RecoveryConfig(start_fresh=True),
+    "--take-over-home": RecoveryConfig(take_over_home=True),
+}
+
+
+def start(manager: RecoveryManager) -> Recovered | LaminaError:
+    try:
+        return manager.run()
+    except LaminaError as error:
+        return error
+
+
+@pytest.mark.parametrize("new_home", [False, True])
+@pytest.mark.parametrize("damaged", [(), (1,), (0, 1)])
+@pytest.mark.parametrize("flags", FLAGS)
+def test_a_start_does_what_its_dry_run_said(
+    made: HomeAndStore, tmp_path: Path, flags: str, damaged: tuple[int, ...], new_home: bool
+) -> None:
+    tear(made.core(0))
+    for index in damaged:
+        flip(made.artifact(index), 20)
+    home = tmp_path / "new" if new_home else made.home
+    asked = ("--home", home, "--store", made.store, "--dry-run", "--json", *flags.split())
+    said = lamina("recover", *asked)
+    manager = RecoveryManager(
+        LocalDisk(home),
+        Checkpointer(LocalStore(made.store), clock=ManualClock()),
+        scratch=tmp_path / "scratch",
+        config=FLAGS[flags],
+    )
+    recovered = start(manager)
+    if isinstance(recovered, LaminaError):
+        assert said.exit_code == (3 if new_home and "--take" not in flags else 5), said.output
+        assert said.exit_code == 3 or answer(said)["error"]["message"] == recovered.message
+        return
+    recovered.close()
+    state, report, found = recovered.state, recovered.state.report, answer(said)
+    assert said.exit_code == (1 if report.skipped else 0)
+    assert found["epoch"] == state.epoch
+    assert found["next_epoch"] == state.next_epoch
+    assert (found["checkpoint"] or {}).get("id") == report.checkpoint
+    assert [each["id"] for each in found["skipped"]] == [str(each.id) for each in report.skipped]
+    assert [each["epoch"] for each in found["replay"]] == [c.epoch for c in state.replayed]
+    assert [each["epoch"] for each in found["given_up"]] == [p.epoch for p in report.given_up]
+    assert found["entries_dropped"] == report.entries_dropped
+    assert found["torn_bytes"] == report.torn_bytes
+    assert found["watermark"] == state.watermark
