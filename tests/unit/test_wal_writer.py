@@ -22,6 +22,7 @@ from tests.unit.wal_logs import (
     all_records,
     batch_of,
     commit_epoch,
+    entries_of,
     everything_below,
     offsets,
     open_writer,
@@ -140,7 +141,7 @@ def test_values_of_any_size_come_back(disk: LocalDisk) -> None:
         commit_epoch(writer, 1, values)
     found: dict[bytes, bytes | None] = {}
     for _, batch in replay_core(disk, 0, HOME).batches():
-        found |= dict(zip(batch["key"].to_pylist(), batch["value"].to_pylist()))
+        found |= dict(entries_of(batch))
     assert found == values
 
 
@@ -378,9 +379,7 @@ def test_what_a_killed_process_left_is_synced_before_it_counts(tmp_path: Path) -
 def test_after_a_rotation_the_newer_file_is_gone_on_with(disk: LocalDisk) -> None:
     """Also in the same epoch, where only the number at the end of the name differs."""
     with open_writer(disk, epoch=1) as writer:
-        made = [writer.segment]
-        for _ in range(12):
-            made.append(writer.rotate())
+        made = [writer.segment, *(writer.rotate() for _ in range(12))]
     assert segments_of(disk, 0) == tuple(made)
     with open_writer(disk) as again:
         assert again.segment == made[-1]

@@ -67,7 +67,8 @@ def commit_epoch(
 
 
 def entries_of(batch: pa.RecordBatch) -> list[tuple[bytes, bytes | None]]:
-    return list(zip(batch.column("key").to_pylist(), batch.column("value").to_pylist()))
+    columns = (batch.column(name).to_pylist() for name in ("key", "value"))
+    return list(zip(*columns, strict=True))
 
 
 def apply(state: dict[bytes, bytes], batch: pa.RecordBatch) -> None:

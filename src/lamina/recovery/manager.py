@@ -17,7 +17,7 @@ from lamina.checkpoint.parallel import run_bounded
 from lamina.checkpoint.progress import Progress, Report, silent
 from lamina.clock import Clock, SystemClock
 from lamina.disk.base import Disk
-from lamina.errors import AlreadyExists, Corrupt, NotFound
+from lamina.errors import AlreadyExists, Corrupt, NotFound, Refused
 from lamina.format.commit import AdoptRecord, CommitRecord
 from lamina.format.manifest_model import Artifact, CheckpointManifest
 from lamina.ids import CheckpointId
@@ -85,7 +85,9 @@ class RecoveryManager:
 
     def plan(self, scan: Scan | None = None) -> Plan:
         """What `run` would do now: for printing. Pure, given a scan."""
-        return self._decide((scan or self.scan()).found)
+        scan = scan or self.scan()
+        check_claim(scan.found.history, scan.home, other_home=self._config.take_over_home)
+        return self._decide(scan.found)
 
     def preview(
         self, *, until_epoch: int | None = None, entries_max: int | None = None
@@ -97,6 +99,11 @@ class RecoveryManager:
         started = self._clock.monotonic()
         scan = self.scan()
         plan, manifest, files = self._restore(scan, silent, moving=False)
+        if until_epoch is not None and manifest is not None and manifest.epoch > until_epoch:
+            raise Refused(
+                f"the checkpoint that recovery starts from is already at epoch {manifest.epoch}",
+                advice="Look at an older checkpoint: `lamina list` shows them",
+            )
         replayed = self._prove(scan, plan)
         kept = _limited(replayed, until_epoch, entries_max)
         seconds = self._clock.monotonic() - started

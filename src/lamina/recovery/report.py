@@ -44,7 +44,7 @@ def _dropped(scan: Scan) -> int:
         (place.segment, place.offset): place.entries
         for commit in scan.commits.values()
         for place in commit.ranges
-        if place.segment.startswith("core-")
+        if place.segment in scan.core_segments
     }
     return max(0, scan.entries - sum(named.values()))
 

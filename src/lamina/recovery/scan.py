@@ -42,6 +42,8 @@ class Scan:
     driver: tuple[DriverSegmentContent, ...]
     left_aside: tuple[LeftAside, ...]
     entries: int  # in all core logs
+    home: str
+    core_segments: frozenset[str]
 
 
 def scan_home(
@@ -74,7 +76,15 @@ def scan_home(
         for path, end in ends
         if isinstance(end, Torn) and end.bytes
     )
-    return Scan(found, commits, driver, left, sum(tail.entries for tail in cores))
+    return Scan(
+        found=found,
+        commits=commits,
+        driver=driver,
+        left_aside=left,
+        entries=sum(tail.entries for tail in cores),
+        home=home.name,
+        core_segments=frozenset(tail.path for tail in cores),
+    )
 
 
 def check_markers(driver: tuple[DriverSegmentContent, ...], history: History) -> None:

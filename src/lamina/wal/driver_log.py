@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from lamina.disk.base import Disk
-from lamina.errors import WalDamaged
+from lamina.errors import Refused, UsageError, WalDamaged
 from lamina.format.commit import (
     AdoptRecord,
     CheckpointRecord,
@@ -49,6 +49,7 @@ class DriverLog:
         self._number = 0
         self._sequence = 0
         self._head: Point | None = None
+        self._adopted = False
         self._segment = self._create()
 
     @property
@@ -68,6 +69,7 @@ class DriverLog:
         self._append(Kind.ADOPT, encode_adopt(adopt), _epoch(adopt.head))
         self._segment.sync()
         self._head = adopt.head
+        self._adopted = True
         self._check_owner()
 
     def append_run(
@@ -83,6 +85,7 @@ class DriverLog:
 
     def commit(self, commit: CommitRecord) -> Point:
         """THE decision. When it returns the epoch is acknowledged and its effects may begin."""
+        self._check_commit(commit)
         self._append(Kind.COMMIT, encode_commit(commit), commit.epoch)
         self._segment.sync()
         self._head = commit.point
@@ -97,6 +100,7 @@ class DriverLog:
     def rotate(self, adopt: AdoptRecord) -> None:
         """Go on in a new part that begins with what still matters; older ones can be dropped."""
         old = self._segment
+        self._adopted = False
         self._number += 1
         self._segment = self._create()
         old.close()
@@ -119,6 +123,14 @@ class DriverLog:
     def _append(self, kind: Kind, payload: bytes, epoch: int) -> None:
         self._segment.append(kind, [payload], epoch=epoch, first_sequence=self._sequence, count=0)
 
+    def _check_commit(self, commit: CommitRecord) -> None:
+        if not self._adopted:
+            raise UsageError("a driver log counts from its ADOPT on: call adopt first")
+        if commit.epoch <= _epoch(self._head):
+            raise Refused(
+                f"epoch {commit.epoch} after epoch {_epoch(self._head)}: epochs only rise"
+            )
+
     def _check_owner(self) -> None:
         check_not_superseded(self.generation, driver_generations(self._home.disk))
 
@@ -136,6 +148,7 @@ class DriverSegmentContent:
     end: Clean | Torn
     records: int
     size: int
+    run_epoch: int = 0  # the highest of its RUNs, committed or not
 
     def rules(self) -> Segment:
         """What the rules of recovery need of it."""
@@ -157,6 +170,7 @@ class _Content:
     commits: list[CommitRecord] = field(default_factory=list)
     checkpoints: list[CheckpointRecord] = field(default_factory=list)
     records: int = 0
+    run_epoch: int = 0
 
 
 def read_driver_segment(disk: Disk, path: str, home: bytes) -> DriverSegmentContent:
@@ -165,12 +179,6 @@ def read_driver_segment(disk: Disk, path: str, home: bytes) -> DriverSegmentCont
     assert isinstance(name, DriverSegment), path
     reader = SegmentReader(disk, path)
     check_home(reader, home)
-    if reader.header is not None and reader.header.generation != name.generation:
-        raise WalDamaged(
-            f"the segment is of generation {reader.header.generation}, its name says "
-            f"{name.generation}",
-            where=reader.where(0),
-        )
     content = _Content()
     for record in reader.records():
         content.records += 1
@@ -186,6 +194,7 @@ def read_driver_segment(disk: Disk, path: str, home: bytes) -> DriverSegmentCont
         reader.end,
         content.records,
         reader.size,
+        content.run_epoch,
     )
 
 
@@ -195,7 +204,7 @@ def read_driver_log(disk: Disk, home: bytes) -> tuple[DriverSegmentContent, ...]
 
 
 def drop_driver_segments(home: Home, floor: int) -> tuple[str, ...]:
-    """Drop old segments whose COMMITs are all of epochs up to *floor* (R7).
+    """Drop old segments whose COMMITs and RUNs are all of epochs up to *floor* (R7).
 
     The newest one with an ADOPT is the truth, and stays with everything after it.
     """
@@ -204,7 +213,7 @@ def drop_driver_segments(home: Home, floor: int) -> tuple[str, ...]:
     dropped = tuple(
         segment.path
         for segment in contents[:truth]
-        if all(commit.epoch <= floor for commit in segment.known().values())
+        if max([segment.run_epoch, *(c.epoch for c in segment.known().values())]) <= floor
     )
     for path in dropped:
         home.disk.unlink(path)
@@ -235,7 +244,9 @@ def _take(content: _Content, record: Record, reader: SegmentReader) -> None:
             content.commits.append(decode_commit(data, where))
         case Kind.CHECKPOINT:
             content.checkpoints.append(decode_checkpoint(data, where))
-        case Kind.RUN | Kind.BARRIER | Kind.TAKEOVER:
+        case Kind.RUN:
+            content.run_epoch = max(content.run_epoch, record.epoch)
+        case Kind.BARRIER | Kind.TAKEOVER:
             pass
 
 

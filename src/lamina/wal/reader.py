@@ -94,19 +94,21 @@ class SegmentReader:
             raise WalDamaged("the segment header is missing", where=self.where(0))
         self._binding = binding_of(head) if self.header else 0
         self.end: Clean | Torn | None = None if self.header else Torn(0, self.size, "no header yet")
+        self.position = HEADER_SIZE
+        """Where `records` stands: everything before it was found good."""
 
     def records(self, start: int = HEADER_SIZE, *, payloads: bool = True) -> Iterator[Record]:
         """Every record from *start* on; afterwards `end` says how the file ends.
 
         Without *payloads* only headers are read, and only they are checked.
         """
-        offset = start
+        self.position = start
         while self.header is not None:
-            found = self._next(offset, payloads=payloads)
+            found = self._next(self.position, payloads=payloads)
             if not isinstance(found, Record):
                 self.end = found
                 return
-            offset = found.end
+            self.position = found.end
             if found.header.kind in _KNOWN:
                 yield found
 

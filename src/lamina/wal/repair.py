@@ -44,12 +44,14 @@ class Repair:
 def check_segment(disk: Disk, path: str) -> SegmentCheck:
     """Read every byte of a segment; changes nothing."""
     size = disk.size(path)
-    records, offset = 0, 0
+    records = 0
+    reader = None
     try:
         reader = SegmentReader(disk, path)
-        for record in reader.records():
-            records, offset = records + 1, record.end
+        for _ in reader.records():
+            records += 1
     except WalDamaged as error:
+        offset = reader.position if reader is not None else 0
         return SegmentCheck(path, size, records, None, f"{error.message} ({error.where})", offset)
     return SegmentCheck(path, size, records, reader.end)
 
