@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from lamina.checkpoint.commit_log import CommitLog
 from lamina.clock import new_checkpoint_id
-from lamina.errors import LaminaError, StoreUnavailable
+from lamina.errors import Fenced, LaminaError, StoreUnavailable
 from lamina.format.canonical import digest_of, sha256_hex
 from lamina.format.log import Begin, encode_begin
 from lamina.ids import CheckpointId
@@ -25,6 +25,7 @@ from lamina.testing.clock import ManualClock
 from tests.sim.checkpoints import SimManifest, load_state, save_state
 from tests.sim.scheduler import Actor
 from tests.sim.tasks import Run, start_tasks
+from tests.sim.tools import Tool
 from tests.sim.world import RETAIN, Ack, Broken, Record, World
 
 CORES = 2
@@ -107,6 +108,9 @@ class Driver:
             carried={id: manifest.carried for id, (manifest, _) in good.items()},
             dropped=frozenset(d for d, r in records.items() if not self._has_runs(r)),
         )
+        # Whoever took over meanwhile may have moved sinks: no plan of ours could explain that.
+        if (newest := self.log.read().generation) != self.generation:
+            raise Fenced(f"generation {newest} has taken over since the claim")
         plan = plan_recovery(found)
         self.world.fallbacks += bool(plan.skipped)
         if moving:
@@ -284,6 +288,9 @@ class Driver:
         if not isinstance(loaded, str):
             self.base = (begin.id, *loaded)
         self.world.checkpoints += 1
+        if self.world.scheduler.random.random() < 0.5:  # a FORGET is possible now, so people try
+            self.world.scheduler.spawn("gc tool", "", Tool(self.world).gc)
+            self.world.scheduler.spawn("savepoint tool", "", Tool(self.world).savepoint)
         return None
 
     def _begin(self, history: History) -> Begin:

@@ -36,10 +36,6 @@ def r1_a_task_cuts_to_what_is_synced(patch: Patch) -> None:
     patch(Disk, "locks", property(lambda _: {}, lambda _, __: None))
 
 
-def r2_another_home_needs_no_flag_and_keeps_its_old_segments(patch: Patch) -> None:
-    patch(recovery, "_own_segments", lambda found: found.segments)
-
-
 def r2_a_home_takes_over_although_a_sink_is_ahead(patch: Patch) -> None:
     pending = recovery._pending
 
