@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import RawIOBase
@@ -31,7 +30,7 @@ from lamina.ids import CheckpointId
 from lamina.recovery import Recovered, RecoveryConfig, RecoveryManager
 from lamina.store.local import LocalStore
 from lamina.wal import LogSet, drop_driver_segments
-from lamina.wal.writer import ENTRY_SCHEMA, OPERATOR, serialize
+from lamina.wal.writer import ENTRY_SCHEMA, OPERATOR
 from tests.faults.model import (
     SOURCE,
     Folders,
@@ -147,10 +146,9 @@ class Pipeline:
 
     def _save(self, id: CheckpointId, core: int, epoch: int) -> PlacedRun:
         mine = {k: v for k, v in self._state.items() if core_of(k, self._settings.cores) == core}
-        columns = [pa.array(list(mine), pa.binary()), pa.array(list(mine.values()), pa.binary())]
-        data = serialize(pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA))
+        data = _stream(mine)
         run = self._checkpointer.save_snapshot(
-            id, OPERATOR, core, bytes(data), first_epoch=1, last_epoch=epoch, rows=len(mine)
+            id, OPERATOR, core, data, first_epoch=1, last_epoch=epoch, rows=len(mine)
         )
         return PlacedRun(OPERATOR, core, run)
 
@@ -173,17 +171,24 @@ class Pipeline:
             raise self._checkpointer.log.hint_error
 
 
-def run(folders: Folders, settings: Settings, epochs: int, acknowledge: Acknowledge) -> None:
+def run(pipeline: Pipeline, epochs: int, acknowledge: Acknowledge) -> None:
     """One life: *epochs* epochs, and the beginning of one more."""
-    with tempfile.TemporaryDirectory(prefix="lamina-scratch-") as scratch:
-        pipeline = Pipeline(folders, settings, Path(scratch))
-        try:
-            for _ in range(epochs):
-                acknowledge(pipeline.run_epoch())
-                pipeline.checkpoint_if_due()
-            pipeline.leave_an_epoch_undecided()
-        finally:
-            pipeline.close()
+    try:
+        for _ in range(epochs):
+            acknowledge(pipeline.run_epoch())
+            pipeline.checkpoint_if_due()
+        pipeline.leave_an_epoch_undecided()
+    finally:
+        pipeline.close()
+
+
+def _stream(state: dict[bytes, bytes]) -> bytes:
+    """What a snapshot holds: an Arrow stream of one batch."""
+    columns = [pa.array(list(state), pa.binary()), pa.array(list(state.values()), pa.binary())]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, ENTRY_SCHEMA) as stream:
+        stream.write_batch(pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA))
+    return sink.getvalue().to_pybytes()
 
 
 def _offsets(epoch: int) -> dict[str, ConnectorCheckpoint]:
@@ -210,10 +215,12 @@ def main(arguments: list[str] | None = None) -> None:
         _lie_about(options.lie)
     folders = Folders(options.home, options.store)
     settings = Settings(options.seed, options.cores, options.checkpoint_every)
+    scratch = options.home.with_name("scratch")
     with _opened(options.acks) as acks:
         acks.write(b"begin\n")  # from here on a kill hits us and not Python's imports
         for _ in range(options.lives):
-            run(folders, settings, options.epochs, lambda epoch: _write_line(acks, epoch))
+            pipeline = Pipeline(folders, settings, scratch)
+            run(pipeline, options.epochs, lambda epoch: _write_line(acks, epoch))
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
