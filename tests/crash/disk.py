@@ -162,6 +162,17 @@ class Platter:
                 seen.add(key)
                 yield image
 
+    def power_cut(self, random: Random) -> None:
+        """One of those states, drawn at random; the machine starts again with it."""
+        mapping = dict(self.durable)
+        for changes in self.pending:
+            if random.random() < 0.5:
+                _apply(mapping, changes)
+        tails = {id(i): _random_tail(i, random) for i in self._reachable() if _is_dirty(i)}
+        after = Platter.of(self._image(mapping, tails))
+        self.files, self.durable, self.pending = after.files, after.durable, []
+        self.locks = {}
+
     def _reachable(self) -> list[Inode]:
         named = [inode for changes in self.pending for _, inode in changes if inode is not None]
         return list({id(inode): inode for inode in (*self.durable.values(), *named)}.values())
@@ -384,6 +395,16 @@ def _tails(inode: Inode, random: Random) -> Iterator[bytes]:
             yield bytes(inode.data[:start]) + b"".join(middle)
     for page in range(start - start % PAGE, end, PAGE):
         yield _blank(bytes(inode.data), max(start, page), page + PAGE)
+
+
+def _random_tail(inode: Inode, random: Random) -> bytes:
+    start, end = inode.synced, len(inode.data)
+    cut = random.choice((start, end, random.randint(start, end) // SECTOR * SECTOR))
+    data = bytes(inode.data[: max(start, cut)])
+    for at in range(start - start % SECTOR, len(data), SECTOR):
+        if random.random() < 0.2:
+            data = _blank(data, max(start, at), at + SECTOR)
+    return data
 
 
 def _versions(inode: Inode, low: int, high: int) -> list[bytes]:

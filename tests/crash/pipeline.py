@@ -32,7 +32,7 @@ from lamina.protocol.sinks import Publish, SinkPosition, check_fence, decide_pub
 from lamina.recovery import Recovered, RecoveredState, RecoveryConfig, RecoveryManager
 from lamina.store.base import Store
 from lamina.testing import ManualClock
-from lamina.wal import CoreWalWriter, LogSet, drop_driver_segments
+from lamina.wal import CoreWalWriter, LogSet, drop_driver_segments, drop_segments
 from lamina.wal.driver_log import rule_commit
 from lamina.wal.writer import ENTRY_SCHEMA, OPERATOR
 from tests.crash.disk import RecordingDisk
@@ -307,8 +307,9 @@ class Process:
         """Drop whole segments below the floor of R7."""
         at = self.sink.at.point if self.sink else self.head
         floor = wal_floor(self.checkpointer.history(), retain, [at.epoch if at else 0])
-        cores = self.logs.drop_through(floor) if self.logs else ()
-        return (*cores, *drop_driver_segments(self.home, floor))
+        keep = {writer.segment for writer in self.logs.writers} if self.logs else set()
+        dropped = drop_segments(self.home, floor, keep=keep)
+        return (*dropped, *drop_driver_segments(self.home, floor))
 
     def close(self) -> None:
         if self.logs is not None:

@@ -86,8 +86,9 @@ class SegmentReader:
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self.path = path
-        self.size = disk.size(path)
+        size = disk.size(path)
         head = disk.read(path, 0, HEADER_SIZE)
+        self.size = max(size, len(head))  # its writer may be at it: the header came just now
         self.header: SegmentHeader | None = decode_segment_header(head, self.where(0))
         if self.header is None and self.size > HEADER_SIZE:
             # The header is synced before the first record exists.
