@@ -1,0 +1,204 @@
+"""The bytes of the write-ahead log: what was written is read for ever (FORMAT.md section 7)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lamina.disk import LocalDisk
+from lamina.format import canonical
+from lamina.format.commit import (
+    AdoptRecord,
+    CheckpointRecord,
+    CommitRecord,
+    Point,
+    StagedFile,
+    TakeoverRecord,
+    WalRange,
+    decode_adopt,
+    decode_checkpoint,
+    decode_commit,
+    decode_takeover,
+    encode_adopt,
+    encode_checkpoint,
+    encode_commit,
+    encode_takeover,
+)
+from lamina.format.manifest_model import ConnectorCheckpoint
+from lamina.format.wal import (
+    DRIVER_CORE,
+    HEADER_SIZE,
+    Kind,
+    SegmentHeader,
+    binding_of,
+    encode_record,
+    encode_segment_header,
+)
+from lamina.ids import CheckpointId
+from lamina.wal import Clean, SegmentReader, read_home
+
+HERE = Path(__file__).parent / "wal"
+FORMAT = Path(__file__).parents[2] / "docs" / "FORMAT.md"
+IDENTITY = bytes.fromhex("000102030405060708090a0b0c0d0e0f")
+RUN = (HERE / "run.arrow").read_bytes()  # Arrow's bytes may change with its version: stored
+UNKNOWN = 200
+
+OLD = CommitRecord(epoch=6, generation=2)
+COMMIT = CommitRecord(
+    epoch=7,
+    generation=3,
+    parent=OLD.point,
+    follows=OLD.point,
+    partitions=4,
+    source_offsets={"trades": ConnectorCheckpoint({"trades-0": "1234"}, 7, {"topic": "trades"})},
+    table_offsets={"symbols": ConnectorCheckpoint({"version": "8"}, 6, {})},
+    watermark=1_762_499_990_000_000,
+    source_watermarks={"trades": -1},
+    ranges=(
+        WalRange(
+            "by symbol",
+            2,
+            "core-2/00000000000000000003-00000000000000000007-run-5.wal",
+            64,
+            512,
+            0xDEADBEEF,
+            3,
+        ),
+    ),
+    staged=(StagedFile("out", "output/out/7/part-0.parquet", 900, "5" * 64, 2),),
+)
+ADOPT = AdoptRecord(OLD.point, (OLD,))
+TAKEOVER = TakeoverRecord(3, IDENTITY.hex())
+CHECKPOINT = CheckpointRecord(
+    CheckpointId.parse("019a5e10-8c00-7abc-8def-0123456789ab"), 7, "c" * 64
+)
+
+Item = tuple[int, bytes, int, int]  # kind, payload, epoch, count of entries
+EVERY_KIND: list[Item] = [
+    (Kind.TAKEOVER, encode_takeover(TAKEOVER), 0, 0),
+    (Kind.ADOPT, encode_adopt(ADOPT), 6, 0),
+    (Kind.RUN, RUN, 7, 3),
+    (Kind.BARRIER, b"", 7, 0),
+    (UNKNOWN, b"of a later Lamina", 7, 0),
+    (Kind.COMMIT, encode_commit(COMMIT), 7, 0),
+    (Kind.CHECKPOINT, encode_checkpoint(CHECKPOINT), 7, 0),
+]
+BLANK: list[Item] = [(Kind.RUN, b"\x01" + bytes(2047), 1, 1), (Kind.BARRIER, b"", 1, 0)]
+EXAMPLE: list[Item] = [(Kind.BARRIER, b"", 7, 0), (Kind.TAKEOVER, encode_takeover(TAKEOVER), 7, 0)]
+
+
+def segment(header: SegmentHeader, items: list[Item]) -> bytes:
+    """Each record says that everything before it was synced."""
+    data = head = encode_segment_header(header)
+    sequence = header.first_sequence
+    for kind, payload, epoch, count in items:
+        record, padding = encode_record(
+            [payload],
+            kind=kind,  # type: ignore[arg-type]
+            epoch=epoch,
+            first_sequence=sequence,
+            count=count,
+            offset=len(data),
+            durable=len(data),
+            binding=binding_of(head),
+            optional=kind == UNKNOWN,
+        )
+        data += record + payload + padding
+        sequence += count
+    return data
+
+
+DRIVER = SegmentHeader(IDENTITY, 3, DRIVER_CORE, 4, 100)
+CORE = SegmentHeader(IDENTITY, 3, 2, 4, 5)
+SEGMENTS = {
+    "every-kind.wal": (DRIVER, EVERY_KIND),
+    "blank-sectors.wal": (CORE, BLANK),
+    "example.wal": (CORE, EXAMPLE),
+    "empty.wal": (CORE, []),
+}
+
+
+@pytest.mark.parametrize("name", sorted(SEGMENTS))
+def test_the_same_values_give_the_pinned_bytes(name: str) -> None:
+    assert segment(*SEGMENTS[name]) == (HERE / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", sorted(SEGMENTS))
+def test_a_pinned_segment_is_read_as_it_was_written(name: str) -> None:
+    header, items = SEGMENTS[name]
+    reader = SegmentReader(LocalDisk(HERE), name)
+    assert reader.header == header
+    found = [
+        (int(r.kind), r.payload.to_pybytes(), r.epoch, r.header.count)
+        for r in reader.records()
+        if r.payload is not None
+    ]
+    assert found == [item for item in items if item[0] != UNKNOWN]
+    assert reader.end == Clean((HERE / name).stat().st_size)
+
+
+def test_the_pinned_payloads_are_read_as_the_values_they_were() -> None:
+    reader = SegmentReader(LocalDisk(HERE), "every-kind.wal")
+    by_kind = {record.kind: record for record in reader.records()}
+    assert by_kind.keys() == set(Kind)
+    data = {kind: r.payload.to_pybytes() for kind, r in by_kind.items() if r.payload is not None}
+    assert decode_takeover(data[Kind.TAKEOVER], "") == TAKEOVER
+    assert decode_adopt(data[Kind.ADOPT], "") == ADOPT
+    assert decode_commit(data[Kind.COMMIT], "") == COMMIT
+    assert decode_checkpoint(data[Kind.CHECKPOINT], "") == CHECKPOINT
+    assert data[Kind.BARRIER] == b""
+    batch = by_kind[Kind.RUN].batch()
+    assert batch.schema == pa.schema(
+        [pa.field("key", pa.binary(), nullable=False), ("value", pa.binary())]
+    )
+    assert batch.to_pydict() == {"key": [b"a", b"b", b""], "value": [b"1", None, b""]}
+
+
+def test_the_digest_of_a_pinned_commit_is_the_one_its_children_name() -> None:
+    assert COMMIT.digest == canonical.sha256_hex(encode_commit(COMMIT))
+    assert COMMIT.digest == "e1d429e10eb26ee9cc6b05e79bc7ddde8c445f515c89f276fc99a1e8e0f8a275"
+    assert Point(6, OLD.digest) == COMMIT.parent
+
+
+def test_the_pinned_home_is_read() -> None:
+    assert read_home(LocalDisk(HERE)).identity == IDENTITY
+    data = (HERE / "home.json").read_bytes()
+    assert canonical.encode(canonical.decode(data, "")) == data
+
+
+def test_every_pinned_file_is_read_by_a_test() -> None:
+    names = {path.name for path in HERE.iterdir()}
+    assert names == {*SEGMENTS, "home.json", "run.arrow"}
+
+
+def hex_dump(data: bytes) -> str:
+    """As `hexdump -C` prints it, without folding repeated lines."""
+    lines = []
+    for at in range(0, len(data), 16):
+        row = data[at : at + 16]
+        left, right = row[:8].hex(" "), row[8:].hex(" ")
+        text = "".join(chr(b) if 32 <= b < 127 else "." for b in row)
+        lines.append(f"{at:08x}  {left}  {right}  |{text}|")
+    return "\n".join(lines)
+
+
+def test_the_worked_example_in_format_md_is_the_pinned_segment() -> None:
+    section = FORMAT.read_text().split("## 7 Write-ahead log")[1]
+    [block] = re.findall(r"```hex\n(.*?)\n```", section, re.DOTALL)
+    assert block == hex_dump((HERE / "example.wal").read_bytes())
+
+
+def test_the_commit_in_format_md_is_the_pinned_one() -> None:
+    section = FORMAT.read_text().split("## 7 Write-ahead log")[1]
+    [block] = re.findall(r"```json\n(.*?)\n```", section, re.DOTALL)
+    assert block.encode() == encode_commit(COMMIT)
+    assert f"`{COMMIT.digest}`" in section
+
+
+def test_records_of_the_pinned_segments_begin_at_multiples_of_64() -> None:
+    for name in SEGMENTS:
+        for record in SegmentReader(LocalDisk(HERE), name).records():
+            assert record.offset % HEADER_SIZE == record.header.size % HEADER_SIZE == 0
