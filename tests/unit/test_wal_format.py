@@ -289,6 +289,16 @@ def test_a_payload_that_is_no_commit_is_damage_and_says_where(data: bytes) -> No
         assert caught.value.where == "f, byte 64"
 
 
+def test_a_commit_whose_digest_we_could_not_repeat_is_not_read_as_less() -> None:
+    """A field of a later Lamina: dropped, the epoch would have another digest than it had."""
+    more = encode_commit(COMMIT)[:-1] + b',"zone":"UTC"}'
+    with pytest.raises(Unsupported, match="does not know") as caught:
+        decode_commit(more, "f, byte 64")
+    assert caught.value.where == "f, byte 64"
+    with pytest.raises(Unsupported):
+        decode_adopt(b'{"commits":[' + more + b'],"head":null}', "f")
+
+
 # names
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from lamina.errors import Corrupt, WalDamaged
+from lamina.errors import Corrupt, Unsupported, WalDamaged
 from lamina.format import canonical
 from lamina.format.canonical import Json
 from lamina.format.fields import Fields
@@ -105,7 +105,9 @@ def encode_commit(commit: CommitRecord) -> bytes:
 
 
 def decode_commit(data: bytes, where: str) -> CommitRecord:
-    return _read_commit(_open(data, where))
+    commit = _read_commit(_open(data, where))
+    _check_whole(encode_commit(commit), data, where)
+    return commit
 
 
 def encode_adopt(adopt: AdoptRecord) -> bytes:
@@ -116,7 +118,9 @@ def encode_adopt(adopt: AdoptRecord) -> bytes:
 
 def decode_adopt(data: bytes, where: str) -> AdoptRecord:
     fields = _open(data, where)
-    return AdoptRecord(_read_point(fields, "head"), fields.list_of("commits", _read_commit))
+    adopt = AdoptRecord(_read_point(fields, "head"), fields.list_of("commits", _read_commit))
+    _check_whole(encode_adopt(adopt), data, where)
+    return adopt
 
 
 def encode_takeover(takeover: TakeoverRecord) -> bytes:
@@ -150,6 +154,14 @@ def _open(data: bytes, where: str) -> Fields:
         return Fields(canonical.decode(data, where), where, error=WalDamaged)
     except Corrupt as error:
         raise WalDamaged(error.message, where=where) from error
+
+
+def _check_whole(again: bytes, data: bytes, where: str) -> None:
+    """An epoch's digest is that of its bytes: one that we would write differently is not ours."""
+    if again != data:
+        raise Unsupported(
+            "a COMMIT with something in it that this Lamina does not know", where=where
+        )
 
 
 def _commit(commit: CommitRecord) -> dict[str, Json]:
