@@ -10,12 +10,19 @@ from typing import Any
 
 import pytest
 
+from lamina.errors import LaminaError
+from lamina.format.commit import AdoptRecord
+from lamina.recovery import manager
+from lamina.wal import driver_log, logset, segment
+from tests.crash.disk import RecordingLock
 from tests.crash.inline import patch_inline
+from tests.crash.pipeline import Broken
 from tests.sim.real_run import Outcome, run_real_seed
+from tests.sim.real_world import PausingDisk
 
 SEEDS = int(os.environ.get("LAMINA_SIM_SEEDS", "500")) // 4
 FIRST = int(os.environ.get("LAMINA_SIM_FIRST", "0"))
-SEEDS_MAX = 200
+SEEDS_MAX = 100
 Patch = Callable[[Any, str, Any], None]
 
 
@@ -40,3 +47,59 @@ def test_the_guarantees_hold_for_the_real_code_under_every_seed(tmp_path: Path) 
 
 def test_a_seed_of_the_real_code_replays_to_the_same_outcome(tmp_path: Path) -> None:
     assert run_real_seed(3, tmp_path) == run_real_seed(3, tmp_path)
+
+
+# The rules are needed: without any one of them the same seeds fail.
+
+
+def nothing_is_replayed(patch: Patch) -> None:
+    patch(manager.RecoveryManager, "_prove", lambda *_: ())
+
+
+def a_commit_is_acknowledged_before_its_sync(patch: Patch) -> None:
+    patch(segment.SegmentWriter, "sync", lambda _: None)
+
+
+def adopted_commits_are_not_copied(patch: Patch) -> None:
+    adopt = driver_log.DriverLog.adopt
+    headless = AdoptRecord(None, ())
+    patch(driver_log.DriverLog, "adopt", lambda self, _: adopt(self, headless))
+
+
+def a_driver_does_not_look_for_a_newer_segment(patch: Patch) -> None:
+    patch(driver_log.DriverLog, "_check_owner", lambda _: None)
+
+
+def core_segments_are_dropped_whatever_they_hold(patch: Patch) -> None:
+    patch(logset, "_below", lambda *_: True)
+
+
+def two_tasks_have_the_lock_of_one_core(patch: Patch) -> None:
+    def granted(self: PausingDisk, path: str) -> RecordingLock:
+        return RecordingLock(self, path)
+
+    patch(PausingDisk, "try_lock", granted)
+
+
+MUTANTS = [
+    nothing_is_replayed,
+    a_commit_is_acknowledged_before_its_sync,
+    adopted_commits_are_not_copied,
+    a_driver_does_not_look_for_a_newer_segment,
+    core_segments_are_dropped_whatever_they_hold,
+    two_tasks_have_the_lock_of_one_core,
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.__name__)
+def test_the_real_code_fails_when_a_rule_is_broken(
+    mutant: Callable[[Patch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant(monkeypatch.setattr)
+    for seed in range(SEEDS_MAX):
+        try:
+            run_real_seed(seed, tmp_path)
+        except (Broken, LaminaError, AssertionError) as caught:
+            print(f"seed {seed}: {caught}")
+            return
+    pytest.fail(f"{SEEDS_MAX} seeds without a complaint: the rule or the simulation is idle")
