@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from lamina.clock import Clock, new_writer_id
-from lamina.errors import DigestMismatch, SizeMismatch
+from lamina.errors import DigestMismatch, SizeMismatch, UsageError
 from lamina.store.base import PART_SIZE_BYTES, Data, Store, parts_of, size_of
 
 T = TypeVar("T")
@@ -46,7 +46,8 @@ def digest_of(data: Data) -> Digest:
     for part in parts_of(data, HASH_SIZE_BYTES):
         digest.update(part)
         size += len(part)
-    assert size == size_of(data), "the data changed while it was read"
+    if size != size_of(data):
+        raise UsageError(f"the data changed while it was read: {size} of {size_of(data)} bytes")
     return Digest(digest.hexdigest(), size)
 
 

@@ -77,7 +77,7 @@ def _look(stage: Stage) -> tuple[History, Scan]:
         history = before[0]
         check_claim(history, stage.home.name, other_home=stage.config.take_over_home)
         try:
-            return history, scan_home(stage.home, history, {}, own_generation=-1)
+            return history, scan_home(stage.home, stage.checkpointer.history, {}, own_generation=-1)
         except (Corrupt, NotFound):
             if _now(stage) == before:
                 raise

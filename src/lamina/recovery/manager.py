@@ -9,6 +9,7 @@ older process first, so that what it then sees cannot change any more.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from lamina.checkpoint.parallel import run_bounded
 from lamina.checkpoint.progress import Progress, Report, silent
 from lamina.clock import Clock, SystemClock
 from lamina.disk.base import Disk
-from lamina.errors import AlreadyExists, Corrupt, NotFound, Refused
+from lamina.errors import AlreadyExists, Corrupt, Fenced, NotFound, Refused
 from lamina.format.commit import AdoptRecord, CommitRecord
 from lamina.format.manifest_model import Artifact, CheckpointManifest
 from lamina.ids import CheckpointId
@@ -79,9 +80,8 @@ class RecoveryManager:
     def scan(self) -> Scan:
         """Look, without claiming: what is seen may change at once."""
         positions = {sink.name: sink.position() for sink in self._sinks}
-        return scan_home(
-            read_home(self._disk), self._checkpointer.history(), positions, own_generation=-1
-        )
+        home = read_home(self._disk)
+        return scan_home(home, self._checkpointer.history, positions, own_generation=-1)
 
     def plan(self, scan: Scan | None = None) -> Plan:
         """What `run` would do now: for printing. Pure, given a scan."""
@@ -98,7 +98,8 @@ class RecoveryManager:
         """
         started = self._clock.monotonic()
         scan = self.scan()
-        plan, manifest, files = self._restore(scan, silent, moving=False)
+        check_claim(scan.found.history, scan.home, other_home=self._config.take_over_home)
+        plan, manifest, files = self._restore(scan, silent)
         if until_epoch is not None and manifest is not None and manifest.epoch > until_epoch:
             raise Refused(
                 f"the checkpoint that recovery starts from is already at epoch {manifest.epoch}",
@@ -114,21 +115,19 @@ class RecoveryManager:
         """Claim, look, plan, restore and adopt; after it the pipeline may go on."""
         started = self._clock.monotonic()
         home = claim_home(self._disk, self._clock)
-        try:
-            driver = self._claim(home)
+        with ExitStack() as on_failure:
+            on_failure.callback(home.release)
+            driver = self._claim(home, on_failure)
             positions = {s.name: s.fence(driver.generation) for s in self._sinks}
-            moving = self._checkpointer.history().home != home.name
             scan = self._look(home, driver, positions)
-            plan, manifest, files = self._restore(scan, report, moving=moving)
-            if moving:
-                driver = self._move(home, driver)
+            plan, manifest, files = self._restore(scan, report)
             replayed = self._prove(scan, plan)
             self._make_durable(replayed)
+            if scan.moving:
+                driver = self._move(home, driver, on_failure)
             adopted = tuple(scan.commits[c.point.digest] for c in plan.adopt.commits)
             driver.adopt(AdoptRecord(plan.head, adopted))
-        except BaseException:
-            home.release()
-            raise
+            on_failure.pop_all()
         seconds = self._clock.monotonic() - started
         summary = report_of(scan, plan, manifest, replayed, seconds=seconds)
         state = RecoveredState(
@@ -138,41 +137,48 @@ class RecoveryManager:
 
     # claim
 
-    def _claim(self, home: Home) -> DriverLog:
+    def _claim(self, home: Home, on_failure: ExitStack) -> DriverLog:
         """A driver segment, then a TAKEOVER. A pipeline of another home is only fenced so far."""
         history = self._checkpointer.history()
         check_claim(history, home.name, other_home=self._config.take_over_home)
         sinks = [sink.position().generation for sink in self._sinks]
         seen = (history.generation, *driver_generations(home.disk), *sinks)
-        driver = self._open_driver(home, next_generation(seen))
+        driver = self._open_driver(home, next_generation(seen), on_failure)
         self._checkpointer.log.take_over(history.home or home.name, generation=driver.generation)
         return driver
 
-    def _open_driver(self, home: Home, generation: int) -> DriverLog:
+    def _open_driver(self, home: Home, generation: int, on_failure: ExitStack) -> DriverLog:
         while True:
             try:
-                return DriverLog(home, generation, partitions=self._config.partitions)
+                driver = DriverLog(home, generation, partitions=self._config.partitions)
             except AlreadyExists:
                 generation += 1
+            else:
+                on_failure.callback(driver.close)
+                return driver
 
-    def _move(self, home: Home, driver: DriverLog) -> DriverLog:
+    def _move(self, home: Home, driver: DriverLog, on_failure: ExitStack) -> DriverLog:
         """The plan holds without the other home's WAL: only now does the pipeline change homes."""
         driver.close()
-        moved = self._open_driver(home, driver.generation + 1)
+        moved = self._open_driver(home, driver.generation + 1, on_failure)
         self._checkpointer.log.take_over(home.name, generation=moved.generation)
         return moved
 
     # look and plan
 
     def _look(self, home: Home, driver: DriverLog, positions: Mapping[str, SinkPosition]) -> Scan:
-        history = self._checkpointer.history()
-        return scan_home(home, history, positions, own_generation=driver.generation)
+        look = self._checkpointer.history
+        scan = scan_home(home, look, positions, own_generation=driver.generation)
+        newest = scan.found.history.generation
+        if newest > driver.generation:  # what it means to be overtaken, not to have lost epochs
+            raise Fenced(f"generation {newest} has taken over from generation {driver.generation}")
+        return scan
 
     def _restore(
-        self, scan: Scan, report: Report, *, moving: bool
+        self, scan: Scan, report: Report
     ) -> tuple[Plan, CheckpointManifest | None, Mapping[str, Path]]:
         """Plan; fetch and prove what the plan needs; a damaged checkpoint means another plan."""
-        found = replace(scan.found, segments=() if moving else scan.found.segments)
+        found = scan.found
         while True:
             plan = self._decide(found)
             if plan.checkpoint is None:

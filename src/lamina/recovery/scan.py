@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,19 +43,30 @@ class Scan:
     left_aside: tuple[LeftAside, ...]
     entries: int  # in all core logs
     home: str
+    moving: bool  # another home owns the pipeline
     core_segments: frozenset[str]
 
 
 def scan_home(
-    home: Home, history: History, sinks: Mapping[str, SinkPosition], *, own_generation: int
+    home: Home,
+    look: Callable[[], History],
+    sinks: Mapping[str, SinkPosition],
+    *,
+    own_generation: int,
 ) -> Scan:
-    """Read the logs of a home. *own_generation* is left out: it has just been claimed."""
+    """Read the logs of a home, then the store's: a checkpoint made in between is no damage.
+
+    *own_generation* is left out: it has just been claimed. In a home that does not own the
+    pipeline, what its driver log holds has been given up (R2).
+    """
     driver = tuple(
         segment
         for segment in read_driver_log(home.disk, home.identity)
         if segment.generation != own_generation
     )
     commits = {digest: c for segment in driver for digest, c in segment.known().items()}
+    history = look()
+    moving = history.home not in ("", home.name)
     check_markers(driver, history)
     cores = [
         read_tail(home.disk, path, home.identity)
@@ -65,7 +76,7 @@ def scan_home(
     ends = [(s.path, s.end) for s in driver] + [(t.path, t.end) for t in cores]
     found = Found(
         history=history,
-        segments=tuple(segment.rules() for segment in driver),
+        segments=() if moving else tuple(segment.rules() for segment in driver),
         sinks=sinks,
         damaged={},
         dropped=frozenset(d for d, c in commits.items() if not _has_segments(home, c)),
@@ -83,6 +94,7 @@ def scan_home(
         left_aside=left,
         entries=sum(tail.entries for tail in cores),
         home=home.name,
+        moving=moving,
         core_segments=frozenset(tail.path for tail in cores),
     )
 

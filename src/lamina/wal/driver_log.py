@@ -98,12 +98,14 @@ class DriverLog:
         self._segment.sync()
 
     def rotate(self, adopt: AdoptRecord) -> None:
-        """Go on in a new part that begins with what still matters; older ones can be dropped."""
-        old = self._segment
-        self._adopted = False
+        """Go on in a new part that begins with what still matters; older ones can be dropped.
+
+        If the new part cannot be made, the old one goes on.
+        """
         self._number += 1
-        self._segment = self._create()
-        old.close()
+        created = self._create()
+        self._segment.close()
+        self._segment, self._adopted = created, False
         self.adopt(adopt)
 
     def close(self) -> None:
@@ -115,15 +117,20 @@ class DriverLog:
         )
         path = segment_path(DriverSegment(self.generation, self._number))
         segment = SegmentWriter.create(self._home.disk, path, header)
-        takeover = encode_takeover(TakeoverRecord(self.generation, self._home.name))
-        segment.append(Kind.TAKEOVER, [takeover], epoch=0, first_sequence=self._sequence, count=0)
-        segment.sync()
+        takeover = [encode_takeover(TakeoverRecord(self.generation, self._home.name))]
+        try:
+            segment.append(Kind.TAKEOVER, takeover, epoch=0, first_sequence=self._sequence, count=0)
+            segment.sync()
+        except BaseException:
+            segment.close()
+            raise
         return segment
 
     def _append(self, kind: Kind, payload: bytes, epoch: int) -> None:
         self._segment.append(kind, [payload], epoch=epoch, first_sequence=self._sequence, count=0)
 
     def _check_commit(self, commit: CommitRecord) -> None:
+        self._segment.check_usable()
         if not self._adopted:
             raise UsageError("a driver log counts from its ADOPT on: call adopt first")
         if commit.epoch <= _epoch(self._head):

@@ -45,9 +45,13 @@ class SegmentWriter:
     def create(cls, disk: Disk, path: str, header: SegmentHeader) -> SegmentWriter:
         """A new file with a durable header and a durable name. AlreadyExists if it is taken."""
         file = disk.create(path)
-        file.append([encode_segment_header(header)])
-        file.sync()
-        disk.sync_folder(path.rpartition("/")[0])
+        try:
+            file.append([encode_segment_header(header)])
+            file.sync()
+            disk.sync_folder(path.rpartition("/")[0])
+        except BaseException:
+            file.close()
+            raise
         return cls(file, header, durable=HEADER_SIZE)
 
     @property
@@ -69,7 +73,7 @@ class SegmentWriter:
         count: int = 1,
     ) -> Placed:
         """Append one record. After an error the file may end inside it, and the writer is done."""
-        self._check_usable()
+        self.check_usable()
         if (size := sum(map(len, payload))) > PAYLOAD_BYTES_MAX:
             raise UsageError(
                 f"a record of {size} bytes; {PAYLOAD_BYTES_MAX} at most",
@@ -96,7 +100,7 @@ class SegmentWriter:
 
     def sync(self) -> None:
         """fdatasync; only its success moves the durable mark."""
-        self._check_usable()
+        self.check_usable()
         end = self.position
         try:
             self._file.sync()
@@ -107,7 +111,7 @@ class SegmentWriter:
 
     def truncate(self, size: int) -> None:
         """Cut the file at a record boundary; seed 003's library call, never used by recovery."""
-        self._check_usable()
+        self.check_usable()
         try:
             self._file.truncate(size)
         except LaminaError as error:
@@ -118,7 +122,8 @@ class SegmentWriter:
     def close(self) -> None:
         self._file.close()
 
-    def _check_usable(self) -> None:
+    def check_usable(self) -> None:
+        """Raise if a write or sync has failed before."""
         if self._failure is not None:
             raise StoreError(
                 f"an earlier write or sync failed, so nothing more is written: "
