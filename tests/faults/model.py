@@ -50,8 +50,9 @@ class Image:
     """Everything an epoch consists of."""
 
     epoch: int
+    next_epoch: int  # no number is skipped here: what is not decided has none
     state: dict[bytes, bytes]
-    offset: str | None
+    offset: tuple[int, str] | None  # with the epoch that the source was told
     watermark: int | None
 
 
@@ -67,8 +68,8 @@ def changes(seed: int, epoch: int) -> Iterator[tuple[bytes, bytes | None]]:
         yield b"large", f"{epoch}:".encode() + draw.randbytes(70_000)
 
 
-def offset_of(epoch: int) -> str | None:
-    return str(epoch * 100 + 7) if epoch else None
+def offset_of(epoch: int) -> tuple[int, str] | None:
+    return (epoch, str(epoch * 100 + 7)) if epoch else None
 
 
 def watermark_of(epoch: int) -> int | None:
@@ -98,7 +99,8 @@ class Oracle:
                     self._state.pop(key, None)
                 else:
                     self._state[key] = value
-        return Image(epoch, dict(self._state), offset_of(epoch), watermark_of(epoch))
+        offset, watermark = offset_of(epoch), watermark_of(epoch)
+        return Image(epoch, epoch + 1, dict(self._state), offset, watermark)
 
 
 def check_home(folders: Folders, oracle: Oracle, acked: int) -> int:
@@ -129,11 +131,14 @@ def recover(folders: Folders) -> Image:
 
 def image_of(recovered: RecoveredState) -> Image:
     assert recovered.report.complete
-    assert recovered.next_epoch == recovered.epoch + 1, "no epoch number is skipped here"
     source = recovered.source_offsets.get(SOURCE)
-    assert source is None or source.epoch == recovered.epoch
-    offset = source.offsets["position"] if source else None
-    return Image(recovered.epoch, state_of(recovered), offset, recovered.watermark)
+    return Image(
+        recovered.epoch,
+        recovered.next_epoch,
+        state_of(recovered),
+        (source.epoch, source.offsets["position"]) if source else None,
+        recovered.watermark,
+    )
 
 
 def state_of(recovered: RecoveredState) -> dict[bytes, bytes]:

@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from io import RawIOBase
 from pathlib import Path
 
@@ -192,9 +193,9 @@ def _stream(state: dict[bytes, bytes]) -> bytes:
 
 
 def _offsets(epoch: int) -> dict[str, ConnectorCheckpoint]:
-    position = offset_of(epoch)
-    assert position is not None
-    return {SOURCE: ConnectorCheckpoint.with_offsets(epoch, {"position": position})}
+    offset = offset_of(epoch)
+    assert offset is not None
+    return {SOURCE: ConnectorCheckpoint.with_offsets(offset[0], {"position": offset[1]})}
 
 
 def _manifest(head: Point) -> CheckpointManifest:
@@ -233,7 +234,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--checkpoint-every", type=int, default=3)
     parser.add_argument("--lives", type=int, default=1, help="recover and go on this many times")
-    parser.add_argument("--lie", nargs="+", default=(), help="calls that do nothing: fsync ...")
+    parser.add_argument("--lie", nargs="+", default=(), help="syncs that do nothing")
     return parser.parse_args(arguments)
 
 
@@ -247,11 +248,19 @@ def _write_line(acks: RawIOBase, epoch: int) -> None:
     acks.write(f"{epoch}\n".encode())
 
 
-def _lie_about(calls: list[str]) -> None:
-    """The negative control: a system that says "on disk" and does nothing."""
-    for call in calls:
-        assert hasattr(os, call), call
-        setattr(os, call, lambda fd: None)
+def _lie_about(lies: list[str]) -> None:
+    """The negative control: a system that says "on disk" and does nothing.
+
+    `fsync` lies about every file, `fsync:/part/` about those with that in their path.
+    """
+    for lie in lies:
+        call, _, part = lie.partition(":")
+        setattr(os, call, partial(_lying, getattr(os, call), part))
+
+
+def _lying(honest: Callable[[int], None], part: str, fd: int) -> None:
+    if part not in str(Path(f"/proc/self/fd/{fd}").readlink()):
+        honest(fd)
 
 
 if __name__ == "__main__":

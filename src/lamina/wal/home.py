@@ -90,9 +90,11 @@ def _create(disk: Disk, clock: Clock) -> bytes:
         "id": identity,
         "created_ms": clock.now_ms(),
     }
-    file.append([canonical.encode(value)])
-    file.sync()
-    file.close()
+    try:
+        file.append([canonical.encode(value)])
+        file.sync()
+    finally:
+        file.close()
     disk.rename(aside, IDENTITY)
     disk.sync_folder("")
     return bytes.fromhex(identity)
