@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from lamina.checkpoint import Checkpointer, PartitionData, delete_checkpoint
 from lamina.clock import new_checkpoint_id
-from lamina.errors import DigestMismatch, NotFound, UploadFailed
+from lamina.disk import LocalDisk
+from lamina.errors import DigestMismatch, NotFound, Refused, UploadFailed
 from lamina.format.canonical import sha256_hex
 from lamina.format.findings import Severity
 from lamina.format.log import Begin
@@ -27,8 +28,12 @@ from lamina.format.manifest import (
 )
 from lamina.format.names import CheckpointPaths
 from lamina.format.validation import validate
+from lamina.format.wal import HEADER_SIZE
+from lamina.recovery import RecoveryConfig
 from lamina.store import MemoryStore
 from lamina.testing import Fault, FaultKind, FaultyStore, ManualClock
+from lamina.wal import CoreWalWriter, statistics
+from tests.unit.wal_logs import HOME, open_writer, runs_of
 
 CLOCK = ManualClock(1)
 ID = new_checkpoint_id(CLOCK)
@@ -291,3 +296,74 @@ def test_a_v2_manifest_needs_its_four_mandatory_fields_only() -> None:
     assert manifest.operators == manifest.source_offsets == {}
     assert manifest.parent_id is None
     assert manifest.watermark is None
+
+
+# Seed 003: the per-core WAL writer
+
+
+def test_puts_and_deletes_count_at_once_and_take_their_place_at_the_sync(tmp_path: Path) -> None:
+    disk = LocalDisk(tmp_path)
+    with open_writer(disk) as writer:
+        writer.append_put(b"key1", b"value1")
+        assert (writer.sequence, writer.position) == (1, HEADER_SIZE)
+        writer.sync()
+        first = writer.position
+        assert first > HEADER_SIZE
+        writer.append_put(b"key2", b"value2")
+        assert writer.sequence == 2
+        writer.append_delete(b"key1")
+        assert writer.sequence == 3
+        writer.sync()
+        assert writer.position > first
+        assert runs_of(disk, writer.segment) == [
+            [(b"key1", b"value1")],
+            [(b"key2", b"value2"), (b"key1", None)],
+        ]
+
+
+def test_an_epoch_begins_at_zero_and_is_what_was_set(tmp_path: Path) -> None:
+    disk = LocalDisk(tmp_path)
+    with open_writer(disk) as writer:
+        assert writer.epoch == 0
+        writer.set_epoch(5)
+        assert writer.epoch == 5
+        writer.append_put(b"key", b"value")
+        writer.sync()
+    with open_writer(disk) as again:
+        assert again.epoch == 5
+
+
+def test_open_at_the_header_leaves_the_rest_in_a_copy(tmp_path: Path) -> None:
+    disk = LocalDisk(tmp_path)
+    with open_writer(disk) as writer:
+        writer.append_put(b"key1", b"value1")
+        writer.append_put(b"key2", b"value2")
+        writer.sync()
+    path = tmp_path / writer.segment
+    whole = path.read_bytes()
+    with pytest.raises(Refused):
+        CoreWalWriter.open_at(0, disk, 0, home=HOME)
+    with CoreWalWriter.open_at(0, disk, HEADER_SIZE, home=HOME) as again:
+        assert (again.position, again.sequence) == (HEADER_SIZE, 2)
+    assert path.read_bytes() == whole[:HEADER_SIZE]
+    assert Path(f"{path}.cut-{HEADER_SIZE}").read_bytes() == whole[HEADER_SIZE:]
+
+
+# Seed 004: recovery
+
+
+def test_a_recovery_gives_nothing_up_unless_it_is_told_to() -> None:
+    settings = asdict(RecoveryConfig())
+    assert settings.pop("partitions") == 1
+    assert settings.pop("max_concurrent") > 0
+    assert settings == {"lose_after": None, "take_over_home": False, "start_fresh": False}
+    assert RecoveryConfig(lose_after=1000).lose_after == 1000
+
+
+def test_a_log_that_is_not_there_has_no_bytes(tmp_path: Path) -> None:
+    disk = LocalDisk(tmp_path / "home")
+    assert statistics(disk, HOME).bytes == 0
+    with open_writer(disk) as writer:
+        writer.append_put(b"key", b"value")
+        writer.sync()
+        assert statistics(disk, HOME).bytes == writer.position > HEADER_SIZE
