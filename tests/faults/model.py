@@ -117,6 +117,20 @@ def check_home(folders: Folders, oracle: Oracle, acked: int) -> int:
     return found.epoch
 
 
+def check_fallback(folders: Folders, oracle: Oracle, epoch: int) -> bool:
+    """Damage the newest checkpoint: the one before it plus the WAL must reach the same epoch.
+
+    False if there is only one, and nothing to fall back to.
+    """
+    checkpointer = Checkpointer(LocalStore(folders.store))
+    checkpoints = checkpointer.list_checkpoints()
+    if len(checkpoints) < 2:
+        return False
+    (folders.store / checkpointer.paths.manifest(checkpoints[-1].id)).write_bytes(b"damaged")
+    assert check_home(folders, oracle, epoch) == epoch
+    return True
+
+
 def recover(folders: Folders) -> Image:
     """Claim the home, recover, read everything, let go."""
     with tempfile.TemporaryDirectory(prefix="lamina-recovered-") as scratch:

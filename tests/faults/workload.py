@@ -43,7 +43,7 @@ from tests.faults.model import (
 )
 
 Acknowledge = Callable[[int], None]
-SEGMENT_BYTES = 12 * 1024
+SEGMENT_BYTES = 2 * 1024  # an epoch or two: segments end anywhere between checkpoints
 RETAIN = 2
 NO_ID = CheckpointId.from_parts(0, 0)  # `commit` fills it in
 
