@@ -6,9 +6,11 @@ LAMINA_UPDATE_DOCS=1 writes what the examples print now into the page; read the 
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shlex
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,6 +105,9 @@ class Session:
         result = lamina(*arguments)
         self._status = result.exit_code
         text = result.output.replace(str(self._folder), "/data")
+        text = text.replace(sys.executable, ".venv/bin/python").replace(
+            platform.platform(), "Linux"
+        )
         return text if text.endswith("\n") else text + "\n"
 
 
