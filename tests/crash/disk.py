@@ -25,7 +25,9 @@ from lamina.errors import AlreadyExists, NotFound, StoreError
 SECTOR = 512
 PAGE = 4096
 SECTORS_IN_FULL = 6
-"""Up to so many unsynced sectors every subset is tried; beyond, the telling ones and a sample."""
+"""Up to so many unsynced sectors every subset is tried."""
+SAMPLES = 16
+"""Beyond, each single sector and page is lost, and so many random sets of them."""
 CHANGES = frozenset(
     ("make_folder", "create", "append", "sync", "truncate", "sync_folder", "unlink", "rename")
 )
@@ -381,20 +383,32 @@ def _blank(data: bytes, start: int, end: int) -> bytes:
 
 
 def _tails(inode: Inode, random: Random) -> Iterator[bytes]:
-    """Every cut of the unsynced tail, each with every set of sectors that may be missing."""
+    """Every cut of the unsynced tail; then sectors and pages that never reached the disk."""
     start, end = inode.synced, len(inode.data)
+    whole = bytes(inode.data)
     first = (start // SECTOR + 1) * SECTOR
     for cut in (start, *range(first, end, SECTOR), end):
-        pieces = [
-            (max(start, at), min(cut, at + SECTOR))
-            for at in range(start - start % SECTOR, cut, SECTOR)
-        ]
-        options = [_versions(inode, low, high) for low, high in pieces]
-        for chosen in _choices([len(o) for o in options], random, 1 << SECTORS_IN_FULL):
-            middle = (option[at] for option, at in zip(options, chosen, strict=True))
-            yield bytes(inode.data[:start]) + b"".join(middle)
-    for page in range(start - start % PAGE, end, PAGE):
-        yield _blank(bytes(inode.data), max(start, page), page + PAGE)
+        yield whole[:cut]
+        pieces = range(start - start % SECTOR, cut, SECTOR)
+        if len(pieces) <= SECTORS_IN_FULL:
+            yield from _mixed(inode, pieces, cut, random, at_most=1 << SECTORS_IN_FULL)
+    for step in (SECTOR, PAGE):
+        for at in range(start - start % step, end, step):
+            yield _blank(whole, max(start, at), at + step)
+    if end - start > SECTOR * SECTORS_IN_FULL:
+        for _ in range(SAMPLES):
+            yield _random_tail(inode, random)
+
+
+def _mixed(
+    inode: Inode, sectors: Sequence[int], cut: int, random: Random, *, at_most: int
+) -> Iterator[bytes]:
+    """Every combination of what the sectors below *cut* may hold."""
+    start = inode.synced
+    options = [_versions(inode, max(start, at), min(cut, at + SECTOR)) for at in sectors]
+    for chosen in _choices([len(o) for o in options], random, at_most):
+        middle = (option[at] for option, at in zip(options, chosen, strict=True))
+        yield bytes(inode.data[:start]) + b"".join(middle)
 
 
 def _random_tail(inode: Inode, random: Random) -> bytes:

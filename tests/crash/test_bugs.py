@@ -55,33 +55,33 @@ def test_a_commit_behind_a_torn_run_was_the_head_and_the_next_one_had_no_parent(
         assert replay_core(disk, 0, HOME).commits[-1].epoch == 3
 
 
-def test_a_run_in_the_driver_log_was_adopted_from_the_page_cache_and_lost(tmp_path: Path) -> None:
+def test_a_run_in_the_driver_log_was_adopted_from_the_page_cache_and_lost(scratch: Path) -> None:
     """R5 copies the COMMIT; the run it names stood in the same unsynced bytes."""
     platter, store, truth = Platter(), MemoryStore(), Truth()
-    first = Process(RecordingDisk(platter, name="first"), store, truth, tmp_path, seed=1)
+    first = Process(RecordingDisk(platter, name="first"), store, truth, scratch, seed=1)
     first.start()
     first.driver._segment._file.sync = first.disk.kill  # type: ignore[method-assign]
     with pytest.raises(PowerCut):
         first.small_epoch({b"k": b"v"})
     assert truth.acked == []
-    second = Process(RecordingDisk(platter, name="second"), store, truth, tmp_path, seed=2)
+    second = Process(RecordingDisk(platter, name="second"), store, truth, scratch, seed=2)
     truth.acked[:] = [second.start().head]  # type: ignore[list-item]
     for image in platter.crash_images(Random(0), at_most=100):
         third = RecordingDisk(Platter.of(image), name="third")
-        Process(third, _copy(store), truth, tmp_path, seed=3).start()
+        Process(third, _copy(store), truth, scratch, seed=3).start()
 
 
-def test_an_abandoned_epoch_stopped_every_later_process(tmp_path: Path) -> None:
+def test_an_abandoned_epoch_stopped_every_later_process(scratch: Path) -> None:
     """The cores had reached epoch 3, the next to be committed was 2: epochs only rise."""
     platter, store, truth = Platter(), MemoryStore(), Truth()
     changes = {(OPERATOR, 0): {b"k": b"v"}, (OPERATOR, 1): {b"k": b"v"}}
-    first = Process(RecordingDisk(platter, name="first"), store, truth, tmp_path, seed=1)
+    first = Process(RecordingDisk(platter, name="first"), store, truth, scratch, seed=1)
     first.start()
     first.epoch(changes)
     first.append(2, changes)  # its COMMIT was never written: a task was lost
     first.append(3, changes)
     first.disk.kill()
-    second = Process(RecordingDisk(platter, name="second"), store, truth, tmp_path, seed=2)
+    second = Process(RecordingDisk(platter, name="second"), store, truth, scratch, seed=2)
     second.start()
     assert second.epoch(changes).epoch >= 3
 

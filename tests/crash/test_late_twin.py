@@ -136,7 +136,7 @@ class Scene:
                     reader = SegmentReader(self._disk("reader"), place.segment)
                     reader.at(place.offset, place.size, place.crc)
                     reader.at(place.offset, place.size, place.crc, mapped=True)
-            for image in (self.platter.image(), *self.platter.crash_images(RANDOM, at_most=8)):
+            for image in (self.platter.image(), *self.platter.crash_images(RANDOM, at_most=4)):
                 disk = RecordingDisk(Platter.of(image), name="recovery")
                 store = MemoryStore()
                 for info in self.store.list():
@@ -159,8 +159,8 @@ class Scene:
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["released", "killed"])
-def test_a_late_twin_touches_nothing_that_was_committed(tmp_path: Path, kill: bool) -> None:
-    seen = play_all(tmp_path, kill=kill)
+def test_a_late_twin_touches_nothing_that_was_committed(scratch: Path, kill: bool) -> None:
+    seen = play_all(scratch, kill=kill)
     moments = {(call.operation, call.moment) for call in seen}
     assert moments >= {
         ("try_lock", "before"),
@@ -175,10 +175,10 @@ def test_a_late_twin_touches_nothing_that_was_committed(tmp_path: Path, kill: bo
 
 
 def test_a_task_that_finished_first_but_is_not_the_committed_one_does_no_harm(
-    tmp_path: Path,
+    scratch: Path,
 ) -> None:
     """Its bytes stand in the log, before the twin's; nothing names them."""
-    scene = Scene(tmp_path)
+    scene = Scene(scratch)
     Task(scene._disk("loser"), scene.driver, "loser").run()
     assert scene.play(10**9, kill=False) is None
     twin = Task(scene._disk("twin"), scene.driver, "twin")
@@ -205,15 +205,15 @@ class Cutter(CoreWalWriter):
             return 0
 
 
-def test_a_writer_that_cuts_to_the_committed_end_is_caught(tmp_path: Path) -> None:
+def test_a_writer_that_cuts_to_the_committed_end_is_caught(scratch: Path) -> None:
     """The negative control: the same walk, and some place destroys what was committed."""
     with pytest.raises(WalDamaged, match=r"are named|checksum"):
-        play_all(tmp_path, kill=False, open_writer=Cutter)
+        play_all(scratch, kill=False, open_writer=Cutter)
 
 
-def play_all(tmp_path: Path, *, kill: bool, open_writer: Open = CoreWalWriter) -> list[Call]:
+def play_all(scratch: Path, *, kill: bool, open_writer: Open = CoreWalWriter) -> list[Call]:
     """Hold the first copy at every call there is."""
     seen: list[Call] = []
-    while (call := Scene(tmp_path, open_writer).play(len(seen), kill=kill)) is not None:
+    while (call := Scene(scratch, open_writer).play(len(seen), kill=kill)) is not None:
         seen.append(call)
     return seen

@@ -137,7 +137,6 @@ class RealDriver:
         before = world.history().home
         found = process.recover()
         name = process.home.name
-        world.names[name] = self.home
         history = world.history()
         moved = before not in ("", name)
         since = history.home_since if history.home == name else found.generation

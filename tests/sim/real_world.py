@@ -117,7 +117,6 @@ class RealWorld:
         self.paths = CheckpointPaths("p")
         self.store = WatchedSimStore(self.scheduler)
         self.platters = {home: Platter() for home in HOMES}
-        self.names: dict[str, str] = {}  # what TAKEOVERs call a home, and which one it is
         self.ledger = Ledger(pause=self.scheduler.pause)
         self._log = CommitLog(self.store.inner, self.paths, ManualClock(0))
         self._reader = Checkpointer(self.store.inner, self.paths, clock=ManualClock(0))
@@ -133,7 +132,14 @@ class RealWorld:
         return self._log.read()
 
     def owner(self) -> str:
-        return self.names.get(self.history().home, HOMES[0])
+        """The home that the log's last TAKEOVER names; the first one if there is none."""
+        name = self.history().home.encode()
+        named = [home for home in HOMES if name and name in self._identity(home)]
+        return named[0] if named else HOMES[0]
+
+    def _identity(self, home: str) -> bytes:
+        found = self.platters[home].files.get(IDENTITY)
+        return bytes(found.data) if found else b""
 
     # what processes tell
 
