@@ -8,13 +8,22 @@ import pytest
 
 from lamina.errors import StoreError, UsageError
 from lamina.format.wal import Kind
-from lamina.wal import Home, LogSet, drop_segments, droppable, read_up_to, statistics
+from lamina.wal import (
+    Home,
+    LogSet,
+    drop_segments,
+    droppable,
+    read_up_to,
+    replay_core,
+    statistics,
+)
 from lamina.wal.scan import segments_of
 from tests.unit.wal_logs import (
     HOME,
     FailingDisk,
     add_to,
     all_records,
+    commit_epoch,
     entries_of,
     home_at,
     open_writer,
@@ -186,3 +195,39 @@ def test_a_torn_segment_below_the_floor_goes_too(tmp_path: Path) -> None:
     with open_writer(home.disk):
         pass
     assert drop_segments(home, 1, keep=set()) == (writer.segment,)
+
+
+def test_dropping_does_not_make_a_core_forget_its_epoch_and_its_head(tmp_path: Path) -> None:
+    """The newest segment is empty, and everything before it is in a checkpoint."""
+    home = home_at(tmp_path)
+    with open_writer(home.disk) as writer:
+        commit_epoch(writer, 1, {b"a": b"1"})
+        writer.rotate()
+        head = commit_epoch(writer, 7, {b"a": b"7"})
+        writer.rotate()
+    drop_segments(home, 7, keep=set())
+    with open_writer(home.disk) as again:
+        assert (again.epoch, again.head) == (7, head)
+        commit_epoch(again, 8, {b"b": b"8"})
+    assert [c.epoch for c in replay_core(home.disk, 0, HOME, base=head).commits] == [8]
+
+
+def test_an_empty_log_remembers_the_epoch_it_was_made_in(tmp_path: Path) -> None:
+    home = home_at(tmp_path)
+    open_writer(home.disk, epoch=7).close()
+    with open_writer(home.disk) as again:
+        assert again.epoch == 7
+
+
+def test_entries_put_after_a_commit_are_not_dropped_with_its_epoch(tmp_path: Path) -> None:
+    """Nobody has called set_epoch yet: they belong to a later epoch all the same."""
+    home = home_at(tmp_path)
+    with open_writer(home.disk) as writer:
+        base = commit_epoch(writer, 1, {b"a": b"1"})
+        writer.rotate()
+        writer.append_put(b"b", b"2")
+        writer.rotate()
+        drop_segments(home, base.epoch, keep={writer.segment})
+        commit_epoch(writer, 2, {})
+    found = replay_core(home.disk, 0, HOME, base=base)
+    assert [entries_of(batch) for _, batch in found.batches()] == [[(b"b", b"2")]]

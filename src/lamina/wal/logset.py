@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from lamina.disk.base import Disk
 from lamina.errors import UsageError
 from lamina.format.commit import WalRange
-from lamina.format.home_names import CoreSegment, parse_segment
 from lamina.format.wal import Kind
 from lamina.wal.home import Home
 from lamina.wal.reader import Record, SegmentReader, Torn
@@ -110,19 +109,16 @@ def droppable(home: Home, floor: int, *, keep: set[str]) -> tuple[str, ...]:
     """Core segments that were made for epochs up to the floor and hold no later ones.
 
     Never the newest of a core, nor the newest made under its lock: somebody may append there.
+    Nor the one with the newest COMMIT of a core's own log: the next COMMIT names it.
     """
     found: list[str] = []
     for core in cores_of(home.disk):
-        paths = segments_of(home.disk, core)
-        in_use = {*paths[-1:], *shared_segments(paths)[-1:], *keep}
-        found += [path for path in paths if path not in in_use and _below(home, path, floor)]
+        tails = [read_tail(home.disk, path, home.identity) for path in segments_of(home.disk, core)]
+        paths = [tail.path for tail in tails]
+        heads = sorted((tail.committed, tail.path) for tail in tails if tail.committed)
+        in_use = {*paths[-1:], *shared_segments(paths)[-1:], *keep, *(p for _, p in heads[-1:])}
+        found += [t.path for t in tails if t.path not in in_use and t.epoch <= floor]
     return tuple(found)
-
-
-def _below(home: Home, path: str, floor: int) -> bool:
-    name = parse_segment(path)
-    assert isinstance(name, CoreSegment), path
-    return name.epoch <= floor and read_tail(home.disk, path, home.identity).epoch <= floor
 
 
 def read_up_to(home: Home, epoch: int) -> Iterator[Record]:

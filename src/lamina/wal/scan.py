@@ -15,7 +15,7 @@ from lamina.format.home_names import (
     parse_core_folder,
     parse_segment,
 )
-from lamina.format.wal import DRIVER_CORE, HEADER_SIZE, SegmentHeader
+from lamina.format.wal import DRIVER_CORE, HEADER_SIZE, Kind, SegmentHeader
 from lamina.wal.reader import Clean, SegmentReader, Torn
 
 
@@ -27,7 +27,8 @@ class Tail:
     header: SegmentHeader | None
     end: Clean | Torn
     next_sequence: int
-    epoch: int
+    epoch: int  # the highest of its records, and of its name
+    committed: int  # the highest of a COMMIT in it
     durable: int  # up to where its own records prove that it was synced
     records: int
     entries: int
@@ -70,12 +71,16 @@ def read_tail(disk: Disk, path: str, home: bytes) -> Tail:
     check_home(reader, home)
     durable = HEADER_SIZE
     next_sequence = reader.header.first_sequence if reader.header else 0
-    epoch = records = entries = 0
+    name = parse_segment(path)
+    epoch = name.epoch if isinstance(name, CoreSegment) else 0
+    committed = records = entries = 0
     offsets: list[int] = []
     for record in reader.records(payloads=False):
         durable = max(durable, record.header.durable)
         next_sequence = record.header.first_sequence + record.header.count
         epoch = max(epoch, record.epoch)
+        if record.kind is Kind.COMMIT:
+            committed = max(committed, record.epoch)
         offsets.append(record.offset)
         records += 1
         entries += record.header.count
@@ -90,6 +95,7 @@ def read_tail(disk: Disk, path: str, home: bytes) -> Tail:
         end=reader.end,
         next_sequence=next_sequence,
         epoch=epoch,
+        committed=committed,
         durable=durable,
         records=records,
         entries=entries,

@@ -285,7 +285,9 @@ class CoreWalWriter:
 
     def _append_run(self, payload: list[pa.Buffer], count: int, operator: str) -> WalRange:
         first = self._framed_sequence
-        at = self._chain.append(Kind.RUN, payload, epoch=self._epoch, first=first, count=count)
+        # What comes after a COMMIT is of a later epoch, also before anybody has set one.
+        epoch = max(self._epoch, self._head.epoch + 1 if self._head else 0)
+        at = self._chain.append(Kind.RUN, payload, epoch=epoch, first=first, count=count)
         self._framed_sequence += count
         found = WalRange(operator, self.core_id, at.segment, at.offset, at.size, at.crc, at.entries)
         self._since_commit.append(found)
