@@ -33,6 +33,13 @@ class Running:
             assert line, "the workload ended by itself"
             self.acked.append(int(line))
 
+    def wait_for_end(self) -> tuple[int, str]:
+        """Until it ends by itself; returns the last acknowledged epoch and what it complained."""
+        said, complaint = self.process.communicate()
+        self.acked += [int(line) for line in said.splitlines() if line != "begin"]
+        assert self.process.returncode == 1, complaint
+        return (self.acked[-1] if self.acked else 0), complaint
+
     def kill(self) -> int:
         """kill -9; returns the last epoch that was acknowledged, 0 if there is none."""
         assert self.process.stdout is not None
@@ -43,13 +50,17 @@ class Running:
 
 
 @contextmanager
-def running(folders: Folders, *, lie: Sequence[str] = ()) -> Iterator[Running]:
+def running(
+    folders: Folders, *, checkpoint_every: int = 3, lie: Sequence[str] = ()
+) -> Iterator[Running]:
     """A workload that would write for ever; dead and reaped at the end."""
     command = [sys.executable, "-m", "tests.faults.workload"]
     command += [str(folders.home), str(folders.store), "-"]
     command += ["--epochs", str(FOR_EVER), "--seed", str(SEED)]
+    command += ["--checkpoint-every", str(checkpoint_every)]
     command += ["--lie", *lie] if lie else []
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True) as process:
         try:
             yield Running(process)
         finally:

@@ -8,15 +8,13 @@ it replays ext4's journal. Acknowledgements travel on a pipe, outside of the ima
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.faults.loop import call, make_disk, mounted, reason_to_skip
 from tests.faults.model import LONG, SEED, Folders, Lost, Oracle, check_home
 from tests.faults.process import Running, running
 
@@ -29,17 +27,6 @@ LIES = (
     ("fdatasync:/core-",),  # what they decide about
     ("fsync:/store/.tmp/",),  # the objects of the store
 )
-IMAGE_BYTES = 96 * 1024 * 1024
-TOOLS = ("mkfs.ext4", "mount", "umount", "cp")
-
-
-def reason_to_skip() -> str:
-    if os.geteuid() != 0:
-        return "a power cut needs root: it mounts a file system"
-    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
-    if missing:
-        return f"not installed: {', '.join(missing)}"
-    return "" if Path("/dev/loop-control").exists() else "there is no /dev/loop-control"
 
 
 pytestmark = pytest.mark.skipif(bool(reason_to_skip()), reason=reason_to_skip() or "can run")
@@ -48,16 +35,7 @@ pytestmark = pytest.mark.skipif(bool(reason_to_skip()), reason=reason_to_skip() 
 @pytest.fixture
 def disk(tmp_path: Path) -> Path:
     """A fresh ext4; skipped where a loop mount is not allowed after all."""
-    image = tmp_path / "disk-0.img"
-    with image.open("wb") as file:
-        file.truncate(IMAGE_BYTES)
-    call("mkfs.ext4", "-q", "-F", str(image))
-    try:
-        with mounted(image):
-            pass
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"no loop mount here: {error.stderr.strip()}")
-    return image
+    return make_disk(tmp_path)
 
 
 def test_no_acknowledged_epoch_is_lost_to_a_power_cut(disk: Path) -> None:
@@ -107,28 +85,3 @@ def copied(disk: Path, name: str) -> Path:
     target = disk.with_name(f"{name}.img")
     call("cp", "--sparse=always", "--reflink=never", str(disk), str(target))
     return target
-
-
-@contextmanager
-def mounted(image: Path) -> Iterator[Path]:
-    """Mounted while the block runs; never longer, whatever happens in it."""
-    folder = image.with_suffix(".mnt")
-    folder.mkdir(exist_ok=True)
-    # commit=600: the journal is written when somebody syncs, not because time has passed
-    call("mount", "-o", "loop,commit=600", str(image), str(folder))
-    try:
-        yield folder
-    finally:
-        unmount(folder)
-
-
-def unmount(folder: Path) -> None:
-    """Nothing stays mounted, also not after a failure whose traceback still holds open files."""
-    try:
-        call("umount", str(folder))
-    except subprocess.CalledProcessError:
-        call("umount", "--lazy", str(folder))
-
-
-def call(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, text=True)

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(STRACE is None, reason="strace is not installed"
 
 KILL, BROKEN, FULL = "signal=SIGKILL", "error=EIO", "error=ENOSPC"
 SAMPLE = 6
-EPOCHS, LIVES = 4, 2
+EPOCHS, LIVES = 3, 2
 SETTINGS = workload.Settings(SEED, checkpoint_every=2)
 
 
@@ -40,7 +40,8 @@ def server() -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def below() -> Iterator[Path]:
     memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+    where = memory if memory.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="lamina-faults-", dir=where) as folder:
         yield Path(folder)
 
 
