@@ -10,10 +10,10 @@ import pytest
 from lamina.errors import WalDamaged
 from lamina.format.manifest_model import ConnectorCheckpoint
 from lamina.store import MemoryStore
-from lamina.wal import CoreWalWriter, Home, LogSet, replay_core
+from lamina.wal import Clean, CoreWalWriter, Home, LogSet, SegmentReader, replay_core
 from lamina.wal.scan import segments_of
 from lamina.wal.writer import OPERATOR
-from tests.crash.disk import Image, Platter, PowerCut, RecordingDisk
+from tests.crash.disk import Call, Image, Platter, PowerCut, RecordingDisk
 from tests.crash.pipeline import Process, Truth
 
 HOME = bytes(16)
@@ -116,6 +116,23 @@ def test_the_newest_segment_was_taken_for_an_older_one_by_its_name() -> None:
     assert segments_of(disk, 0)[-1] == newest
     with CoreWalWriter(0, disk, home=HOME) as writer:
         assert writer.segment == newest
+
+
+def test_a_reader_that_raced_the_header_called_the_segment_damaged() -> None:
+    """It had the size from before the first write, and the header from after it."""
+    disk = RecordingDisk()
+    CoreWalWriter(0, disk, home=HOME).close()
+    (path,) = segments_of(disk, 0)
+    inode = disk.platter.files[path]
+    header, inode.data = bytes(inode.data), bytearray()
+
+    def write_now(call: Call) -> None:
+        if call.operation == "read" and not inode.data:
+            inode.data += header
+
+    reader = SegmentReader(disk.process("twin", write_now), path)
+    assert [*reader.records()] == []
+    assert reader.end == Clean(len(header))
 
 
 def _copy(store: MemoryStore) -> MemoryStore:

@@ -9,5 +9,9 @@ driver     one process: claim, look, plan, adopt, publish, run epochs, checkpoin
 tools      people: savepoints and gc
 run        one seed from start to verdict
 
-A failing seed is printed; `python -m tests.sim.run SEED` replays it with a trace.
+real_world, real_driver, real_run: the same with the code that ships (log, recovery, checkpointer,
+gc) on the disk of tests/crash, which pauses at every call.
+
+A failing seed is printed; `python -m tests.sim.run SEED` (or `tests.sim.real_run SEED`) replays it
+with a trace.
 """
