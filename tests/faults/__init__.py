@@ -15,7 +15,7 @@ kill -9    20 rounds                   200 rounds
 power cut  3 cuts                      30 cuts
 full disk  2 times                     20 times
 
-LAMINA_FAULTS_SEED=7 draws other data and other moments. Needed besides Python: strace, and for
-power cut and full disk root, mkfs.ext4 (e2fsprogs), mount and a loop device; what is missing is skipped and says
-so.
+LAMINA_FAULTS_SEED=7 draws other data and other moments. Needed besides Python: strace; for power
+cut and full disk also root, mkfs.ext4 (e2fsprogs), mount and a loop device. What is missing is
+skipped and says so.
 """
