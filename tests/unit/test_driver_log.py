@@ -123,12 +123,26 @@ def test_a_failed_commit_acknowledges_nothing_and_ends_the_log(tmp_path: Path) -
     assert head_epoch(Home(failing, HOME)) == 1
 
 
-def test_nothing_is_committed_before_something_was_adopted(home: Home) -> None:
+def test_nothing_is_committed_before_older_segments_were_adopted(home: Home) -> None:
     """Recovery does not count such a segment: it must not acknowledge either."""
-    driver = DriverLog(home, 1)
+    first = opened(home, 1)
+    commit(first, 1)
+    second = DriverLog(home, 2)
     with pytest.raises(UsageError, match="adopt"):
-        commit(driver, 1)
-    assert read_driver_log(home.disk, HOME)[0].commits == ()
+        commit(second, 2)
+    assert read_driver_log(home.disk, HOME)[1].commits == ()
+    second.adopt(NOTHING)
+    second.rotate(NOTHING)
+    commit(second, 2)
+
+
+def test_the_first_log_of_a_home_has_nothing_to_adopt_and_counts(home: Home) -> None:
+    driver = DriverLog(home, 1)
+    place = driver.append_run(batch_of({b"k": b"v"}), epoch=1)
+    commit(driver, 1, ranges=(place,))
+    commit(driver, 2)
+    assert head_epoch(home) == 2
+    assert read_driver_log(home.disk, HOME)[0].adopt == NOTHING
 
 
 def test_epochs_of_a_driver_log_only_rise(home: Home) -> None:

@@ -86,6 +86,7 @@ class DriverLog:
     def commit(self, commit: CommitRecord) -> Point:
         """THE decision. When it returns the epoch is acknowledged and its effects may begin."""
         self._check_commit(commit)
+        self._ensure_adopted()
         self._append(Kind.COMMIT, encode_commit(commit), commit.epoch)
         self._segment.sync()
         self._head = commit.point
@@ -131,12 +132,19 @@ class DriverLog:
 
     def _check_commit(self, commit: CommitRecord) -> None:
         self._segment.check_usable()
-        if not self._adopted:
-            raise UsageError("a driver log counts from its ADOPT on: call adopt first")
         if commit.epoch <= _epoch(self._head):
             raise Refused(
                 f"epoch {commit.epoch} after epoch {_epoch(self._head)}: epochs only rise"
             )
+
+    def _ensure_adopted(self) -> None:
+        """A segment counts from its ADOPT on; the first one of a home has nothing to accept."""
+        if self._adopted:
+            return
+        if segments_of(self._home.disk, None) != (self.segment,):
+            raise UsageError("there are older driver segments: call adopt before the first commit")
+        self._append(Kind.ADOPT, encode_adopt(AdoptRecord(None, ())), 0)
+        self._adopted = True  # durable with the COMMIT behind it
 
     def _check_owner(self) -> None:
         check_not_superseded(self.generation, driver_generations(self._home.disk))
