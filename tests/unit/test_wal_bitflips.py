@@ -18,6 +18,7 @@ from lamina.wal.driver_log import read_driver_segment
 from tests.unit.checkpoints import cid
 from tests.unit.wal_logs import (
     HOME,
+    OneFile,
     all_records,
     batch_of,
     commit_epoch,
@@ -28,21 +29,6 @@ from tests.unit.wal_logs import (
 )
 
 Content = list[tuple[int, int, bytes]]  # offset, kind, payload
-
-
-class OneFile:
-    """A disk in memory with one file on it."""
-
-    root = "memory"
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-    def read(self, path: str, offset: int, size: int) -> bytes:
-        return self.data[offset : offset + size]
-
-    def size(self, path: str) -> int:
-        return len(self.data)
 
 
 def core_log(tmp_path: Path) -> tuple[str, bytes, tuple[WalRange, ...]]:

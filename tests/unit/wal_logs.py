@@ -165,6 +165,21 @@ def home_at(root: Path) -> Home:
     return Home(disk, HOME)
 
 
+class OneFile:
+    """A disk in memory with one file on it."""
+
+    root = "memory"
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        return self.data[offset : offset + size]
+
+    def size(self, path: str) -> int:
+        return len(self.data)
+
+
 class FailingDisk:
     """A disk whose k-th append or sync fails, once; *written* bytes of that append arrive."""
 
