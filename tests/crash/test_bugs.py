@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
 import pytest
+from _pytest.outcomes import Failed
 
-from lamina.errors import WalDamaged
+from lamina.errors import Fenced, Refused, WalDamaged
 from lamina.format.manifest_model import ConnectorCheckpoint
 from lamina.store import MemoryStore
-from lamina.wal import Clean, CoreWalWriter, Home, LogSet, SegmentReader, replay_core
+from lamina.wal import Clean, CoreWalWriter, DriverLog, Home, LogSet, SegmentReader, replay_core
 from lamina.wal.scan import segments_of
 from lamina.wal.writer import OPERATOR
 from tests.crash.disk import Call, Image, Platter, PowerCut, RecordingDisk
-from tests.crash.pipeline import Process, Truth
+from tests.crash.pipeline import CONFIG, Process, Truth
 
 HOME = bytes(16)
 OFFSETS = {"s": ConnectorCheckpoint({"0": "1"}, 1)}
@@ -133,6 +135,37 @@ def test_a_reader_that_raced_the_header_called_the_segment_damaged() -> None:
     reader = SegmentReader(disk.process("twin", write_now), path)
     assert [*reader.records()] == []
     assert reader.end == Clean(len(header))
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=Failed,
+    reason="CommitLog.take_over names a home that was judged on an older history (R2)",
+)
+def test_a_start_in_the_old_home_took_the_pipeline_back_without_a_flag(scratch: Path) -> None:
+    """Its claim was judged before the other home took over, its TAKEOVER written after."""
+    store, truth = MemoryStore(), Truth()
+    old, new = Platter(), Platter()
+    first = Process(RecordingDisk(old, name="first"), store, truth, scratch, seed=1)
+    first.start()
+    first.epoch({(OPERATOR, 0): {b"k": b"v"}})
+    first.checkpoint()
+    for generation in range(2, 6):  # starts that never reached the store
+        DriverLog(first.home, generation).close()
+    first.disk.kill()
+    flag = replace(CONFIG, take_over_home=True)
+    moved = Process(RecordingDisk(new), store, truth, scratch, seed=2, config=flag)
+
+    def take_over_now(call: Call) -> None:
+        if call.operation == "create" and call.moment == "before" and moved.logs is None:
+            moved.start()
+            moved.epoch({(OPERATOR, 0): {b"k": b"acknowledged in the new home"}})
+
+    late = RecordingDisk(old, name="late", hook=take_over_now)
+    with pytest.raises((Refused, Fenced)):
+        Process(late, store, truth, scratch, seed=3).recover()
+    moved.disk.kill()
+    Process(RecordingDisk(new), store, truth, scratch, seed=4).start()
 
 
 def _copy(store: MemoryStore) -> MemoryStore:

@@ -13,7 +13,8 @@ import pytest
 from lamina.errors import LaminaError
 from lamina.format.commit import AdoptRecord
 from lamina.recovery import manager
-from lamina.wal import driver_log, logset, segment
+from lamina.wal import driver_log, segment
+from tests.crash import pipeline
 from tests.crash.disk import RecordingLock
 from tests.crash.inline import patch_inline
 from tests.crash.pipeline import Broken
@@ -70,8 +71,8 @@ def a_driver_does_not_look_for_a_newer_segment(patch: Patch) -> None:
     patch(driver_log.DriverLog, "_check_owner", lambda _: None)
 
 
-def core_segments_are_dropped_whatever_they_hold(patch: Patch) -> None:
-    patch(logset, "_below", lambda *_: True)
+def segments_are_dropped_whatever_they_hold(patch: Patch) -> None:
+    patch(pipeline, "wal_floor", lambda *_: 1 << 40)
 
 
 def two_tasks_have_the_lock_of_one_core(patch: Patch) -> None:
@@ -86,7 +87,7 @@ MUTANTS = [
     a_commit_is_acknowledged_before_its_sync,
     adopted_commits_are_not_copied,
     a_driver_does_not_look_for_a_newer_segment,
-    core_segments_are_dropped_whatever_they_hold,
+    segments_are_dropped_whatever_they_hold,
     two_tasks_have_the_lock_of_one_core,
 ]
 
