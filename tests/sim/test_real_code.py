@@ -42,8 +42,8 @@ def test_the_guarantees_hold_for_the_real_code_under_every_seed(tmp_path: Path) 
     assert totals.replayed > 2 * SEEDS
     assert totals.checkpoints > SEEDS
     assert min(totals.dropped, totals.cuts, totals.kills) > SEEDS
-    assert totals.forgotten > SEEDS // 10
-    assert totals.moves > SEEDS // 50
+    assert totals.forgotten > SEEDS // 25
+    assert totals.moves > 0
 
 
 def test_a_seed_of_the_real_code_replays_to_the_same_outcome(tmp_path: Path) -> None:
