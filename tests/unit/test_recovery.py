@@ -10,6 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from lamina.checkpoint import Checkpointer
+from lamina.disk import LocalDisk
 from lamina.errors import (
     Diverged,
     Fenced,
@@ -19,10 +21,10 @@ from lamina.errors import (
     WalDamaged,
     WouldLose,
 )
-from lamina.format.commit import CheckpointRecord, Point
-from lamina.recovery import RecoveryConfig
-from lamina.store import MemoryStore
-from lamina.wal import drop_driver_segments, drop_segments
+from lamina.format.commit import CheckpointRecord, CommitRecord, Point
+from lamina.recovery import Recovered, RecoveryConfig, RecoveryManager
+from lamina.store import MemoryStore, open_store
+from lamina.wal import LogSet, drop_driver_segments, drop_segments
 from tests.unit.checkpoints import cid, snapshot_of
 from tests.unit.recoveries import MemorySink, Pipeline, recovered_state
 from tests.unit.wal_logs import add_to, everything_below, offsets
@@ -578,3 +580,43 @@ def test_the_report_says_what_was_done(line: Pipeline) -> None:
     assert (report.skipped, report.left_aside, report.given_up) == ((), (), ())
     assert report.seconds >= 0
     assert found.generation == line.recovered.driver.generation
+
+
+def test_damage_in_bytes_that_no_commit_names_stops_nobody(tmp_path: Path) -> None:
+    disk = LocalDisk(tmp_path / "home")
+
+    def start() -> Recovered:
+        checkpointer = Checkpointer(open_store(str(tmp_path / "store")))
+        return RecoveryManager(disk, checkpointer, scratch=tmp_path / "scratch").run()
+
+    first = start()
+    logs = LogSet(first.home, 1, generation=first.driver.generation)
+    logs.set_epoch(1)
+    logs[0].append_put(b"named", b"kept")
+    logs.sync_all()
+    commit = CommitRecord(
+        epoch=1, generation=first.driver.generation, ranges=logs.take_ranges(), watermark=7
+    )
+    first.driver.commit(commit)
+    logs.set_epoch(2)
+    logs[0].append_put(b"unnamed", b"of a task that was never committed")
+    logs.sync_all()
+    unnamed = logs.take_ranges()[0]
+    logs.close()
+    first.close()
+    path = tmp_path / "home" / unnamed.segment
+    data = bytearray(path.read_bytes())
+    data[unnamed.offset + 100] ^= 1
+    path.write_bytes(data)
+
+    second = start()
+    (batch,) = second.state.batches("state", 0)
+    assert batch["key"].to_pylist() == [b"named"]
+    (left,) = second.state.report.left_aside
+    assert left.path == unnamed.segment
+    assert left.offset == unnamed.offset
+    assert left.reason.startswith("damaged")
+    again = LogSet(second.home, 1, generation=second.driver.generation)
+    assert again[0].segment != unnamed.segment  # nobody appends behind damage
+    again.close()
+    second.close()

@@ -21,7 +21,7 @@ from lamina.errors import LaminaError, NotFound, Unsupported, WalDamaged
 from lamina.format.home_names import CoreSegment, parse_segment
 from lamina.format.wal import Kind, SegmentHeader
 from lamina.wal.home import Home
-from lamina.wal.reader import Clean, Record, SegmentReader, Torn
+from lamina.wal.reader import Clean, Damaged, Record, SegmentReader, Torn
 from lamina.wal.scan import read_tail
 
 COLUMNS = (
@@ -95,7 +95,9 @@ def survey(disk: Disk, path: str, home: bytes) -> Survey:
         header = reader.header
         for record in reader.records(payloads=False):
             seen.append(record)  # noqa: PERF402  what stands before damage is kept
-        end = read_tail(disk, path, home).end
+        found = read_tail(disk, path, home).end
+        assert not isinstance(found, Damaged), "it is raised where it is judged"
+        end = found
     except (WalDamaged, Unsupported) as error:
         end = error
     stop = end.end if isinstance(end, Clean | Torn) else disk.size(path)

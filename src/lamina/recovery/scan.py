@@ -14,7 +14,7 @@ from lamina.protocol.sinks import SinkPosition
 from lamina.recovery.state import LeftAside
 from lamina.wal.driver_log import DriverSegmentContent, read_driver_log
 from lamina.wal.home import Home
-from lamina.wal.reader import Torn
+from lamina.wal.reader import Clean
 from lamina.wal.scan import cores_of, read_tail, segments_of
 
 
@@ -69,7 +69,7 @@ def scan_home(
     moving = history.home not in ("", home.name)
     check_markers(driver, history)
     cores = [
-        read_tail(home.disk, path, home.identity)
+        read_tail(home.disk, path, home.identity, judge=False)
         for core in cores_of(home.disk)
         for path in segments_of(home.disk, core)
     ]
@@ -85,7 +85,7 @@ def scan_home(
     left = tuple(
         LeftAside(path, end.end, end.bytes, end.reason)
         for path, end in ends
-        if isinstance(end, Torn) and end.bytes
+        if not isinstance(end, Clean) and end.bytes
     )
     return Scan(
         found=found,

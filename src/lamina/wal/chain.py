@@ -18,10 +18,10 @@ from lamina.format.home_names import (
     CoreSegment,
     core_folder,
     core_lock,
-    cut_path,
     segment_path,
 )
 from lamina.format.wal import HEADER_SIZE, Kind, SegmentHeader
+from lamina.wal.keep import keep_aside
 from lamina.wal.reader import Clean, SegmentReader
 from lamina.wal.scan import Tail, read_tail, segments_of, shared_segments
 from lamina.wal.segment import Placed, SegmentWriter
@@ -40,6 +40,7 @@ class SegmentChain:
         partitions: int,
         tag: str,
         segment_bytes: int,
+        judge: bool,
     ) -> None:
         self._disk = disk
         self._core = core
@@ -47,6 +48,7 @@ class SegmentChain:
         self._partitions = partitions
         self._tag = tag
         self._segment_bytes = segment_bytes
+        self._judge = judge
         self.generation = generation
         disk.make_folder(core_folder(core))
         self._segment: SegmentWriter | None = None
@@ -112,14 +114,14 @@ class SegmentChain:
         self._check_boundary(position)
         if position == self.position:
             return None
-        kept = self._keep(position)
+        kept = keep_aside(self._disk, self.path, position, self.position - position)
         self._open.truncate(position)
         self._disk.sync_folder(core_folder(self._core))
         return kept
 
     def read_tails(self) -> tuple[Tail, ...]:
         paths = segments_of(self._disk, self._core)
-        return tuple(read_tail(self._disk, path, self._home) for path in paths)
+        return tuple(read_tail(self._disk, path, self._home, judge=self._judge) for path in paths)
 
     def close(self) -> None:
         if self._segment is not None:
@@ -172,14 +174,3 @@ class SegmentChain:
         ends = {HEADER_SIZE, *(record.end for record in reader.records(payloads=False))}
         if position not in ends:
             raise Refused(f"no record begins at position {position} of {self.path}")
-
-    def _keep(self, position: int) -> str:
-        target = cut_path(self.path, position)
-        while target.rpartition("/")[2] in self._disk.list(core_folder(self._core)):
-            target += "+"
-        file = self._disk.create(target)
-        file.append([self._disk.read(self.path, position, self.position - position)])
-        file.sync()
-        file.close()
-        self._disk.sync_folder(core_folder(self._core))
-        return target

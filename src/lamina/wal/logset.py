@@ -10,7 +10,7 @@ from lamina.errors import UsageError
 from lamina.format.commit import WalRange
 from lamina.format.wal import Kind
 from lamina.wal.home import Home
-from lamina.wal.reader import Record, SegmentReader, Torn
+from lamina.wal.reader import Damaged, Record, SegmentReader, Torn
 from lamina.wal.scan import Tail, cores_of, read_tail, segments_of, shared_segments
 from lamina.wal.writer import SEGMENT_BYTES, CoreWalWriter
 
@@ -53,6 +53,7 @@ class LogSet:
                     partitions=cores,
                     epoch=epoch,
                     segment_bytes=segment_bytes,
+                    commits_here=False,
                 )
                 self.writers += (writer,)
         except BaseException:
@@ -113,11 +114,20 @@ def droppable(home: Home, floor: int, *, keep: set[str]) -> tuple[str, ...]:
     """
     found: list[str] = []
     for core in cores_of(home.disk):
-        tails = [read_tail(home.disk, path, home.identity) for path in segments_of(home.disk, core)]
+        tails = [
+            read_tail(home.disk, path, home.identity, judge=False)
+            for path in segments_of(home.disk, core)
+        ]
         paths = [tail.path for tail in tails]
         heads = sorted((tail.committed, tail.path) for tail in tails if tail.committed)
         in_use = {*paths[-1:], *shared_segments(paths)[-1:], *keep, *(p for _, p in heads[-1:])}
-        found += [t.path for t in tails if t.path not in in_use and t.epoch <= floor]
+        found += [
+            tail.path
+            for tail in tails
+            if tail.path not in in_use
+            and tail.epoch <= floor
+            and not isinstance(tail.end, Damaged)  # nobody knows what else it holds
+        ]
     return tuple(found)
 
 

@@ -80,6 +80,15 @@ class Torn:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """The first bad place of a segment whose bytes nobody needs to believe (R1)."""
+
+    end: int
+    bytes: int
+    reason: str
+
+
 class SegmentReader:
     """One segment file. Reading changes nothing and maps nothing unless `mapped` is asked for."""
 
@@ -193,7 +202,9 @@ class SegmentReader:
     def _scan_behind(self, start: int) -> Iterator[RecordHeader]:
         """Whatever still looks like a record of this segment, at any place it could begin."""
         for window in range(start, self.size, _WINDOW):
-            data = self._disk.read(self.path, window, _WINDOW + HEADER_SIZE)
+            # Not beyond the size that was looked at: its writer may have gone on since.
+            size = min(_WINDOW + HEADER_SIZE, self.size - window)
+            data = self._disk.read(self.path, window, size)
             at = data.find(b"LREC")
             while 0 <= at < _WINDOW:
                 head = data[at : at + HEADER_SIZE]

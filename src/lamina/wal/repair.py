@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from lamina.disk.base import Disk
 from lamina.errors import Refused, WalDamaged
 from lamina.format.home_names import cut_path
+from lamina.wal.keep import keep_aside
 from lamina.wal.reader import Clean, SegmentReader, Torn
 
 
@@ -85,17 +86,10 @@ def repair(disk: Disk, path: str, *, damage: bool = False) -> Repair | None:
     plan = plan_repair(disk, path, damage=damage)
     if plan is None:
         return None
-    folder = path.rpartition("/")[0]
-    names = disk.list(folder)
-    kept = plan.kept
-    while kept.rpartition("/")[2] in names:
-        kept += "+"
-    copy = disk.create(kept)
-    copy.append([disk.read(path, plan.offset, plan.bytes)])
-    copy.sync()
-    copy.close()
-    disk.sync_folder(folder)
+    kept = keep_aside(disk, path, plan.offset, plan.bytes)
     file = disk.open(path)
-    file.truncate(plan.offset)
-    file.close()
+    try:
+        file.truncate(plan.offset)
+    finally:
+        file.close()
     return Repair(plan.path, plan.offset, plan.bytes, plan.reason, kept)

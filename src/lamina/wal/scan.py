@@ -16,7 +16,7 @@ from lamina.format.home_names import (
     parse_segment,
 )
 from lamina.format.wal import DRIVER_CORE, HEADER_SIZE, Kind, SegmentHeader
-from lamina.wal.reader import Clean, SegmentReader, Torn
+from lamina.wal.reader import Clean, Damaged, SegmentReader, Torn
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Tail:
 
     path: str
     header: SegmentHeader | None
-    end: Clean | Torn
+    end: Clean | Torn | Damaged
     next_sequence: int
     epoch: int  # the highest of its records, and of its name
     committed: int  # the highest of a COMMIT in it
@@ -65,9 +65,18 @@ def cores_of(disk: Disk) -> tuple[int, ...]:
     return tuple(sorted(core for core in found if core is not None))
 
 
-def read_tail(disk: Disk, path: str, home: bytes) -> Tail:
-    """Walk the headers of a segment; payloads only where nobody has proven them synced."""
-    reader = SegmentReader(disk, path)
+def read_tail(disk: Disk, path: str, home: bytes, *, judge: bool = True) -> Tail:
+    """Walk the headers of a segment; payloads only where nobody has proven them synced.
+
+    Without *judge* damage is not raised but told by `end`: bytes that no COMMIT names do not
+    exist, and those that one names are proven one by one (R1).
+    """
+    try:
+        reader = SegmentReader(disk, path)
+    except WalDamaged as error:
+        if judge:
+            raise
+        return _unreadable(disk, path, error)
     check_home(reader, home)
     durable = HEADER_SIZE
     next_sequence = reader.header.first_sequence if reader.header else 0
@@ -75,24 +84,31 @@ def read_tail(disk: Disk, path: str, home: bytes) -> Tail:
     epoch = name.epoch if isinstance(name, CoreSegment) else 0
     committed = records = entries = 0
     offsets: list[int] = []
-    for record in reader.records(payloads=False):
-        durable = max(durable, record.header.durable)
-        next_sequence = record.header.first_sequence + record.header.count
-        epoch = max(epoch, record.epoch)
-        if record.kind is Kind.COMMIT:
-            committed = max(committed, record.epoch)
-        offsets.append(record.offset)
-        records += 1
-        entries += record.header.count
-    unproven = next((offset for offset in offsets if offset >= durable), None)
-    if unproven is not None:
-        for _ in reader.records(unproven):
-            pass
-    assert reader.end is not None
+    end: Clean | Torn | Damaged | None
+    try:
+        for record in reader.records(payloads=False):
+            durable = max(durable, record.header.durable)
+            next_sequence = record.header.first_sequence + record.header.count
+            epoch = max(epoch, record.epoch)
+            if record.kind is Kind.COMMIT:
+                committed = max(committed, record.epoch)
+            offsets.append(record.offset)
+            records += 1
+            entries += record.header.count
+        unproven = next((offset for offset in offsets if offset >= durable), None)
+        if unproven is not None:
+            for _ in reader.records(unproven):
+                pass
+        end = reader.end
+    except WalDamaged as error:
+        if judge:
+            raise
+        end = Damaged(reader.position, reader.size - reader.position, f"damaged: {error.message}")
+    assert end is not None
     return Tail(
         path=path,
         header=reader.header,
-        end=reader.end,
+        end=end,
         next_sequence=next_sequence,
         epoch=epoch,
         committed=committed,
@@ -100,6 +116,24 @@ def read_tail(disk: Disk, path: str, home: bytes) -> Tail:
         records=records,
         entries=entries,
         size=reader.size,
+    )
+
+
+def _unreadable(disk: Disk, path: str, error: WalDamaged) -> Tail:
+    """A segment without a header: only its name speaks."""
+    name = parse_segment(path)
+    size = disk.size(path)
+    return Tail(
+        path=path,
+        header=None,
+        end=Damaged(0, size, f"damaged: {error.message}"),
+        next_sequence=0,
+        epoch=name.epoch if isinstance(name, CoreSegment) else 0,
+        committed=0,
+        durable=0,
+        records=0,
+        entries=0,
+        size=size,
     )
 
 

@@ -48,7 +48,12 @@ class CoreWalWriter:
         epoch: int = 0,
         tag: str = "library",
         segment_bytes: int = SEGMENT_BYTES,
+        commits_here: bool = True,
     ) -> None:
+        """With *commits_here* this log decides by itself, so damage anywhere in it stops.
+
+        Without, the driver log decides, and what it does not name is not judged (R1).
+        """
         self.core_id = core_id
         self._disk = disk
         self._partitions = partitions
@@ -63,13 +68,15 @@ class CoreWalWriter:
             partitions=partitions,
             tag=tag,
             segment_bytes=segment_bytes,
+            judge=commits_here,
         )
+        self._commits_here = commits_here
         tails = self._chain.tails
         self._epoch = max([epoch, *(tail.epoch for tail in tails)])
         self._framed_sequence = max((tail.next_sequence for tail in tails), default=0)
         self._synced_sequence = self._framed_sequence
         try:
-            self._head = _last_commit(disk, tails)
+            self._head = _last_commit(disk, tails) if commits_here else None
             self._chain.begin(self._epoch, self._framed_sequence)
         except BaseException:
             self.close()
@@ -237,7 +244,8 @@ class CoreWalWriter:
         self._frame()
         kept = self._chain.truncate(position)
         self._synced_sequence = self._framed_sequence
-        self._head = _last_commit(self._disk, self._chain.read_tails())
+        if self._commits_here:
+            self._head = _last_commit(self._disk, self._chain.read_tails())
         self._since_commit = [
             r for r in self._since_commit if r.segment != self.segment or r.offset < position
         ]
@@ -298,6 +306,11 @@ class CoreWalWriter:
         return self._chain.append(kind, [payload], epoch=self._epoch, first=first, count=0).offset
 
     def _check_commit(self) -> None:
+        if not self._commits_here:
+            raise Refused(
+                f"the driver log decides for core {self.core_id}",
+                advice="Commit there, naming what take_ranges returns",
+            )
         if not self._chain.locked:
             raise Refused(
                 f"another process has the lock of core {self.core_id}: only it commits here",
