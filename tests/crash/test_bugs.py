@@ -9,13 +9,22 @@ from random import Random
 import pytest
 from _pytest.outcomes import Failed
 
-from lamina.errors import Fenced, Refused, WalDamaged
+from lamina.errors import Fenced, Refused, StoreFull
 from lamina.format.manifest_model import ConnectorCheckpoint
 from lamina.store import MemoryStore
-from lamina.wal import Clean, CoreWalWriter, DriverLog, Home, LogSet, SegmentReader, replay_core
+from lamina.wal import (
+    Clean,
+    CoreWalWriter,
+    DriverLog,
+    Home,
+    LogSet,
+    SegmentReader,
+    Torn,
+    replay_core,
+)
 from lamina.wal.scan import segments_of
 from lamina.wal.writer import OPERATOR
-from tests.crash.disk import Call, Image, Platter, PowerCut, RecordingDisk
+from tests.crash.disk import Call, Hook, Image, Platter, PowerCut, RecordingDisk
 from tests.crash.pipeline import CONFIG, Process, Truth
 
 HOME = bytes(16)
@@ -88,24 +97,27 @@ def test_an_abandoned_epoch_stopped_every_later_process(scratch: Path) -> None:
     assert second.epoch(changes).epoch >= 3
 
 
+def full_at(folder: str) -> Hook:
+    """No new file in one folder: the disk is full."""
+
+    def hook(call: Call) -> None:
+        if call.operation == "create" and call.path.startswith(folder):
+            raise StoreFull("No space left on device", where=call.path)
+
+    return hook
+
+
 def test_a_writer_that_could_not_open_left_the_lock_of_the_core_behind() -> None:
-    disk = RecordingDisk()
-    CoreWalWriter(0, disk, home=HOME).close()
-    (path,) = segments_of(disk, 0)
-    disk.platter.files[path].data[0] ^= 1
-    with pytest.raises(WalDamaged):
+    disk = RecordingDisk(hook=full_at("core-0/"))
+    with pytest.raises(StoreFull):
         CoreWalWriter(0, disk, home=HOME)
     assert disk.try_lock("core-0/lock") is not None
 
 
 def test_a_set_of_logs_that_could_not_open_kept_the_locks_of_the_first_ones() -> None:
-    disk = RecordingDisk()
-    home = Home(disk, HOME)
-    LogSet(home, 2).close()
-    (path,) = segments_of(disk, 1)
-    disk.platter.files[path].data[0] ^= 1
-    with pytest.raises(WalDamaged):
-        LogSet(home, 2)
+    disk = RecordingDisk(hook=full_at("core-1/"))
+    with pytest.raises(StoreFull):
+        LogSet(Home(disk, HOME), 2)
     assert disk.try_lock("core-0/lock") is not None
 
 
@@ -135,6 +147,23 @@ def test_a_reader_that_raced_the_header_called_the_segment_damaged() -> None:
     reader = SegmentReader(disk.process("twin", write_now), path)
     assert [*reader.records()] == []
     assert reader.end == Clean(len(header))
+
+
+def test_a_reader_in_mid_append_took_what_came_later_for_proof_of_damage() -> None:
+    """It saw half a record; before it looked behind that, the writer had synced it and gone on."""
+    disk = RecordingDisk()
+    with CoreWalWriter(0, disk, home=HOME) as writer:
+        writer.set_epoch(1)
+        for value in (b"1", b"2"):
+            writer.append_put(b"a", value)
+            writer.sync()
+        (path,) = segments_of(disk, 0)
+    inode = disk.platter.files[path]
+    whole, inode.data = bytes(inode.data), inode.data[:500]
+    reader = SegmentReader(disk, path)
+    inode.data[:] = whole
+    assert [*reader.records()] == []
+    assert isinstance(reader.end, Torn)
 
 
 @pytest.mark.xfail(
