@@ -19,7 +19,7 @@ check: $(STAMP)
 	$(BIN)/lint-imports --no-logo
 
 unit: $(STAMP) system azurite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/checkpoint.py

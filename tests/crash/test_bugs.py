@@ -7,7 +7,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from _pytest.outcomes import Failed
 
 from lamina.errors import Fenced, Refused, StoreFull
 from lamina.format.manifest_model import ConnectorCheckpoint
@@ -166,11 +165,6 @@ def test_a_reader_in_mid_append_took_what_came_later_for_proof_of_damage() -> No
     assert isinstance(reader.end, Torn)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=Failed,
-    reason="CommitLog.take_over names a home that was judged on an older history (R2)",
-)
 def test_a_start_in_the_old_home_took_the_pipeline_back_without_a_flag(scratch: Path) -> None:
     """Its claim was judged before the other home took over, its TAKEOVER written after."""
     store, truth = MemoryStore(), Truth()

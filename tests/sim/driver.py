@@ -90,9 +90,14 @@ class Driver:
         while not self.disk.create_exclusive(self._segment(self.generation)):
             self.generation += 1
         self.disk.sync_folder(self._segment(self.generation))
-        self.log.take_over(history.home or self.home, generation=self.generation)
+        self.log.take_over(self._owner, generation=self.generation)
         for sink in self.world.sinks:
             sink.fence(self.generation)
+
+    def _owner(self, now: History) -> str:
+        """Asked again for the log as it is when TAKEOVER is written: it may have moved (R2)."""
+        check_claim(now, self.home, other_home=self.other_home)
+        return now.home or self.home
 
     def _recover(self) -> None:
         history = self.log.read()
@@ -129,11 +134,18 @@ class Driver:
 
         Until here that home could simply be started again, with all its epochs.
         """
+        claimed = self.generation
         self.generation += 1
         while not self.disk.create_exclusive(self._segment(self.generation)):
             self.generation += 1
         self.disk.sync_folder(self._segment(self.generation))
-        self.log.take_over(self.home, generation=self.generation)
+
+        def still_ours(now: History) -> str:
+            if now.generation != claimed:
+                raise Fenced(f"generation {now.generation} has taken over meanwhile")
+            return self.home
+
+        self.log.take_over(still_ours, generation=self.generation)
 
     def _restore(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -103,7 +102,6 @@ class RealDriver:
         self.recovered = False
         self.epochs = 0
         self.error: LaminaError | None = None
-        self.claimed: Callable[[], None] = lambda: None  # told when it has recovered
         name = f"driver in {home}{' --take-over-home' if other_home else ''}"
         self.disk = PausingDisk(world.scheduler, world.platters[home], name)
         self.process = SimProcess(
@@ -148,7 +146,6 @@ class RealDriver:
             if found.head is not None:
                 world.acks.append(Ack(found.head, found.generation))  # the new home's own promise
         self.recovered = True
-        self.claimed()
         if world.scheduler.random.random() < 0.5:
             process.go_on()
         else:

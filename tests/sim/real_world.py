@@ -31,7 +31,7 @@ from lamina.store.retry import RetryingStore, RetryPolicy
 from lamina.testing.clock import ManualClock
 from tests.crash.disk import Call, Platter, RecordingDisk, RecordingFile, RecordingLock
 from tests.crash.pipeline import Broken, Ledger, Truth
-from tests.sim.scheduler import Actor, Killed, Scheduler
+from tests.sim.scheduler import Killed, Scheduler
 from tests.sim.store import SimStore
 
 HOMES = ("home-a", "home-b")
@@ -104,7 +104,6 @@ class RealWorld:
     scratch: Path
     truth: Truth = field(default_factory=Truth)
     acks: list[Ack] = field(default_factory=list)
-    claiming: list[Actor] = field(default_factory=list)  # drivers that have not recovered yet
     recoveries: int = 0
     replayed: int = 0
     checkpoints: int = 0

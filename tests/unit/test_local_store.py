@@ -26,8 +26,8 @@ from lamina.errors import (
     StoreReadOnly,
     UsageError,
 )
-from lamina.store import LocalStore
 from lamina.os_errors import from_os_error
+from lamina.store import LocalStore
 
 
 @pytest.fixture

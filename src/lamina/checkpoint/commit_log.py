@@ -69,8 +69,10 @@ class CommitLog:
             self._history = follow(self._history, *entry)
         return self._history
 
-    def take_over(self, home: str, *, generation: int | None = None) -> History:
-        """Fence every older generation.
+    def take_over(
+        self, home: str | Callable[[History], str], *, generation: int | None = None
+    ) -> History:
+        """Fence every older generation. A function names the *home* for the log as it then is.
 
         A driver names the *generation* of the segment it has just opened in its home; if somebody
         has reached that number first, it is the one that is fenced.
@@ -78,7 +80,7 @@ class CommitLog:
 
         def decide(history: History) -> Body:
             self.generation = generation or next_generation((history.generation,))
-            return Takeover(self.generation, home)
+            return Takeover(self.generation, home if isinstance(home, str) else home(history))
 
         return self._append(decide)
 

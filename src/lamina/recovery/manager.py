@@ -23,6 +23,7 @@ from lamina.format.commit import AdoptRecord, CommitRecord
 from lamina.format.manifest_model import Artifact, CheckpointManifest
 from lamina.ids import CheckpointId
 from lamina.protocol.driver import next_generation
+from lamina.protocol.history import History
 from lamina.protocol.recovery import Found, Plan, check_claim, plan_fresh, plan_recovery
 from lamina.protocol.sinks import SinkPosition
 from lamina.recovery.report import report_of
@@ -144,8 +145,15 @@ class RecoveryManager:
         sinks = [sink.position().generation for sink in self._sinks]
         seen = (history.generation, *driver_generations(home.disk), *sinks)
         driver = self._open_driver(home, next_generation(seen), on_failure)
-        self._checkpointer.log.take_over(history.home or home.name, generation=driver.generation)
+        self._checkpointer.log.take_over(
+            lambda now: self._owner(now, home), generation=driver.generation
+        )
         return driver
+
+    def _owner(self, now: History, home: Home) -> str:
+        """Asked again for the log as it is when TAKEOVER is written: it may have moved (R2)."""
+        check_claim(now, home.name, other_home=self._config.take_over_home)
+        return now.home or home.name
 
     def _open_driver(self, home: Home, generation: int, on_failure: ExitStack) -> DriverLog:
         while True:
@@ -161,7 +169,13 @@ class RecoveryManager:
         """The plan holds without the other home's WAL: only now does the pipeline change homes."""
         driver.close()
         moved = self._open_driver(home, driver.generation + 1, on_failure)
-        self._checkpointer.log.take_over(home.name, generation=moved.generation)
+
+        def still_ours(now: History) -> str:
+            if now.generation != driver.generation:
+                raise Fenced(f"generation {now.generation} has taken over while this one planned")
+            return home.name
+
+        self._checkpointer.log.take_over(still_ours, generation=moved.generation)
         return moved
 
     # look and plan
