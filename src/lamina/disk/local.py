@@ -13,7 +13,7 @@ from lamina.disk.base import Bytes
 from lamina.os_errors import typed_errors
 
 _WRITE_AT_ONCE = 512  # parts; the system's limit is 1024
-_WRITEBACK_BYTES = 4 * 1024 * 1024
+_WRITEBACK_BYTES = 16 * 1024 * 1024
 """After so many bytes the disk is asked to begin: what it has by then, a sync need not wait for."""
 
 

@@ -11,15 +11,13 @@ ENTRY_SCHEMA = pa.schema([pa.field("key", pa.binary(), nullable=False), ("value"
 """What put and delete write: a null value is a delete."""
 
 _COPY_BYTES_MAX = 256 * 1024
+_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
 def serialize(batch: pa.RecordBatch) -> list[bytes | pa.Buffer]:
     """The parts of the stream, in order; a large batch's own buffers are among them, not copied."""
     if batch.nbytes <= _COPY_BYTES_MAX:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema) as stream:
-            stream.write_batch(batch)
-        return [sink.getvalue()]
+        return [batch.schema.serialize(), batch.serialize(), _END_OF_STREAM]
     captured = _Capture()
     with pa.ipc.new_stream(pa.PythonFile(captured, "w"), batch.schema) as stream:
         stream.write_batch(batch)
