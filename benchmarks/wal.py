@@ -20,6 +20,7 @@ from statistics import median
 import google_crc32c
 import numpy as np
 import pyarrow as pa
+import recovery_memory
 from report import Number, run
 from timing import Comparison, Work, compare
 
@@ -203,11 +204,15 @@ def _recovery(batches: list[pa.RecordBatch], folder: Path, scale: Scale) -> Iter
     ratios, seconds = [], []
     for _ in range(max(3, scale.rounds // 3)):
         bare = _sha256sum([*store.rglob("*.snap"), *home.rglob("*.wal")])
-        ours = _recover(home, store, folder / "scratch")
+        ours = recover(home, store, folder / "scratch")
         ratios.append(ours / bare)
         seconds.append(ours)
     details = f"{median(seconds):.2f} s for {scale.state_mib} MiB and {scale.wal_mib} MiB of WAL"
     yield Number("recovery_ratio", median(ratios), details, at_most=1.7)
+    peak = recovery_memory.measure(home, store, folder / "scratch")
+    yield Number(
+        "recovery_peak_mib", peak, "anonymous memory above the imports, of its own process"
+    )
 
 
 def _prepared(batches: list[pa.RecordBatch], folder: Path, scale: Scale) -> tuple[Path, Path]:
@@ -253,7 +258,7 @@ def _run_file(path: Path, batches: list[pa.RecordBatch], scale: Scale) -> Path:
     return path
 
 
-def _recover(home: Path, store: Path, scratch: Path) -> float:
+def recover(home: Path, store: Path, scratch: Path) -> float:
     shutil.rmtree(scratch, ignore_errors=True)
     start = time.perf_counter()
     manager = RecoveryManager(
