@@ -55,18 +55,31 @@ def _ids(
 
 
 def _print(screen: Screen, found: VerifyReport) -> None:
-    if found.problems:
-        rows = [(str(p.severity), p.code, p.where, p.message) for p in found.problems]
-        screen.table(("SEVERITY", "CODE", "WHERE", "MESSAGE"), rows)
+    problems = _grouped(found)
+    if problems:
+        rows = [
+            (str(p.severity), p.code, ", ".join(map(str, epochs)) or "-", p.where, p.message)
+            for p, epochs in problems.items()
+        ]
+        screen.table(("SEVERITY", "CODE", "EPOCHS", "WHERE", "MESSAGE"), rows)
         screen.line()
     reports = found.checkpoints
     read = sum(each.objects_read for each in reports)
     objects = sum(each.objects for each in reports)
     screen.line(
-        f"{_verdict(found.problems)}: {counted(found.entries, 'log entry')}, "
+        f"{_verdict(tuple(problems))}: {counted(found.entries, 'log entry')}, "
         f"{counted(len(reports), 'checkpoint')}, {read} of {counted(objects, 'object')} read, "
         f"{size(sum(each.bytes_read for each in reports))}"
     )
+
+
+def _grouped(found: VerifyReport) -> dict[Problem, list[int]]:
+    """Each problem once, with the epochs of the checkpoints that share it; the log's with none."""
+    grouped: dict[Problem, list[int]] = {problem: [] for problem in found.log_problems}
+    for report in found.checkpoints:
+        for problem in report.problems:
+            grouped.setdefault(problem, []).append(report.epoch)
+    return grouped
 
 
 def _verdict(problems: tuple[Problem, ...]) -> str:
