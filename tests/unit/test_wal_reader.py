@@ -376,3 +376,13 @@ def test_a_tail_counts_what_stands_in_a_segment(tmp_path: Path) -> None:
     assert (tail.records, tail.entries, tail.epoch, tail.next_sequence) == (9, 6, 3, 6)
     assert tail.end == Clean(tail.size)
     assert 64 < tail.durable < tail.size
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [(0, 9), (2, 6), (3, 3), (4, 0)])
+def test_a_log_is_read_from_an_epoch_on(tmp_path: Path, epoch: int, expected: int) -> None:
+    disk, path = small_log(tmp_path)
+    reader = SegmentReader(disk, path)
+    records = list(reader.from_epoch(epoch))
+    assert len(records) == expected
+    assert all(record.epoch >= epoch and record.payload is not None for record in records)
+    assert isinstance(reader.end, Clean)

@@ -122,6 +122,13 @@ class SegmentReader:
             if found.header.kind in _KNOWN:
                 yield found
 
+    def from_epoch(self, epoch: int, *, payloads: bool = True) -> Iterator[Record]:
+        """Every record from the first one of *epoch* or later on; what stands before is hopped."""
+        for record in self.records(payloads=False):
+            if record.epoch >= epoch:
+                yield from self.records(record.offset, payloads=payloads)
+                return
+
     def at(self, offset: int, size: int, crc: int, *, mapped: bool = False) -> Record:
         """The record a COMMIT names; WalDamaged unless it is exactly that one."""
         where = self.where(offset)

@@ -121,7 +121,7 @@ class CoreWalWriter:
 
     @property
     def sequence(self) -> int:
-        """The number that the next entry gets; never used twice, by any writer of this core."""
+        """The number that the next entry gets; no later writer of this core uses it again."""
         return self._framed_sequence + len(self._pending) // 2
 
     @property
