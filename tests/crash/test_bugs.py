@@ -9,8 +9,10 @@ from random import Random
 import pytest
 
 from lamina.errors import Fenced, Refused, StoreFull
+from lamina.format.home_names import IDENTITY
 from lamina.format.manifest_model import ConnectorCheckpoint
 from lamina.store import MemoryStore
+from lamina.testing import ManualClock
 from lamina.wal import (
     Clean,
     CoreWalWriter,
@@ -19,6 +21,8 @@ from lamina.wal import (
     LogSet,
     SegmentReader,
     Torn,
+    claim_home,
+    read_home,
     replay_core,
 )
 from lamina.wal.scan import segments_of
@@ -196,3 +200,20 @@ def _copy(store: MemoryStore) -> MemoryStore:
     for info in store.list():
         copied.put(info.key, store.get(info.key))
     return copied
+
+
+def test_a_home_read_from_the_page_cache_was_claimed_and_lost_in_a_power_cut() -> None:
+    """Its maker was killed between the rename of home.json and the sync of the folder."""
+
+    def die(call: Call) -> None:
+        if call.operation == "sync_folder" and call.path == "" and IDENTITY in platter.files:
+            raise PowerCut  # a kill: what is in the page cache stays
+
+    platter = Platter()
+    maker = RecordingDisk(platter, hook=die)
+    with pytest.raises(PowerCut):
+        claim_home(maker, ManualClock(1))
+    maker.kill()
+    claimed = claim_home(RecordingDisk(platter), ManualClock(2))
+    for image in platter.crash_images(Random(0), at_most=50):
+        assert read_home(RecordingDisk(Platter.of(image))).identity == claimed.identity

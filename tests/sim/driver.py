@@ -43,6 +43,7 @@ class Driver:
         self.store = world.open_store()
         self.log = CommitLog(self.store, world.paths, self.clock)
         self.generation = 0
+        self.claimed = 0  # the generation it took over with, before any move
         self.head: Point | None = None
         self.state: tuple[str, ...] = ()
         self.next_epoch = 1
@@ -90,6 +91,7 @@ class Driver:
         while not self.disk.create_exclusive(self._segment(self.generation)):
             self.generation += 1
         self.disk.sync_folder(self._segment(self.generation))
+        self.claimed = self.generation
         self.log.take_over(self._owner, generation=self.generation)
         for sink in self.world.sinks:
             sink.fence(self.generation)
@@ -134,14 +136,13 @@ class Driver:
 
         Until here that home could simply be started again, with all its epochs.
         """
-        claimed = self.generation
         self.generation += 1
         while not self.disk.create_exclusive(self._segment(self.generation)):
             self.generation += 1
         self.disk.sync_folder(self._segment(self.generation))
 
         def still_ours(now: History) -> str:
-            if now.generation != claimed:
+            if now.generation != self.claimed:
                 raise Fenced(f"generation {now.generation} has taken over meanwhile")
             return self.home
 

@@ -46,13 +46,13 @@ class PausingDisk(RecordingDisk):
     def __init__(self, scheduler: Scheduler, platter: Platter, name: str) -> None:
         super().__init__(platter, name=name, hook=self._pause)
         self._scheduler = scheduler
-        self.generation = 0  # of the newest driver segment that this process made
+        self.generation = 0  # of the first driver segment that this process made: its claim
 
     def create(self, path: str) -> RecordingFile:
         made = super().create(path)
         segment = parse_segment(path)
         if isinstance(segment, DriverSegment):
-            self.generation = segment.generation
+            self.generation = self.generation or segment.generation
         return made
 
     def try_lock(self, path: str) -> RecordingLock | None:

@@ -53,7 +53,7 @@ class Simulation(World):
             raise Broken(f"an error nobody expected: {error}") from error
 
     def _check_fenced(self, who: Driver | Tool, error: LaminaError) -> None:
-        own = who.generation if isinstance(who, Driver) else 0
+        own = (who.claimed or who.generation) if isinstance(who, Driver) else 0
         known = [self.history().generation, *(s.position.generation for s in self.sinks)]
         known += [int(p[-6:]) for d in self.disks.values() for p in d.paths("driver/")]
         if max(known) < own or (max(known) == own and self._alone(own)):

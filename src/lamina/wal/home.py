@@ -45,6 +45,7 @@ def claim_home(disk: Disk, clock: Clock) -> Home:
         )
     try:
         identity = _identity(disk) or _create(disk, clock)
+        disk.sync_folder("")  # its maker may have been killed before the name was durable
     except BaseException:
         lock.release()
         raise
@@ -81,7 +82,7 @@ def _identity(disk: Disk) -> bytes | None:
 
 
 def _create(disk: Disk, clock: Clock) -> bytes:
-    """Under the lock: written aside, then renamed, so that it is there or not."""
+    """Under the lock: written aside, then renamed; the caller makes the name durable."""
     identity = new_writer_id(clock)
     aside = f"{IDENTITY}.{identity}"
     file = disk.create(aside)
@@ -96,5 +97,4 @@ def _create(disk: Disk, clock: Clock) -> bytes:
     finally:
         file.close()
     disk.rename(aside, IDENTITY)
-    disk.sync_folder("")
     return bytes.fromhex(identity)
