@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -10,6 +11,7 @@ from lamina.checkpoint import Checkpointer, Progress, copy_checkpoint, plan_gc, 
 from lamina.errors import (
     AlreadyExists,
     Corrupt,
+    Fenced,
     NotFound,
     Refused,
     StoreFull,
@@ -308,8 +310,8 @@ def test_a_copy_with_wrong_bytes_stays_an_error_and_is_not_overwritten() -> None
     assert there.store.get(rotten) == b"rot"
 
 
-def test_a_gc_at_the_target_during_a_copy_takes_nothing_from_it() -> None:
-    """The folders of ancestors are known there from a copy that died: gc called them garbage."""
+def test_a_gc_at_the_target_during_a_copy_fences_it_and_the_copy_repeated_is_whole() -> None:
+    """The folders of ancestors are known there from a copy that died: they are garbage to gc."""
     pipeline, made = three()
     died = MemoryStore()
     fault = Fault("put_if_absent", FaultKind.KILL_AFTER, call=3)
@@ -329,7 +331,9 @@ def test_a_gc_at_the_target_during_a_copy_takes_nothing_from_it() -> None:
                 run_gc(target(store, seed=500), retain=1)
 
         watched = WatchedStore(store, meanwhile)
-        copy_checkpoint(pipeline, made[2].id, target(watched, seed=71, limit=1))
+        with suppress(Fenced, Refused):
+            copy_checkpoint(pipeline, made[2].id, target(watched, seed=71, limit=1))
+        copy_checkpoint(pipeline, made[2].id, target(store, seed=72, limit=1))
         look = target(store)
         assert verify(look).ok, stop
         assert_loads_exactly(look, made[2].id)

@@ -6,13 +6,15 @@ Size first, then digest; a file is moved part by part, so that one larger than m
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from lamina.clock import Clock, new_writer_id
 from lamina.errors import DigestMismatch, SizeMismatch, UsageError
+from lamina.os_errors import typed_errors
 from lamina.store.base import PART_SIZE_BYTES, Data, Store, parts_of, size_of
 
 T = TypeVar("T")
@@ -43,11 +45,12 @@ def digest_of(data: Data) -> Digest:
     """Size and SHA-256, in one pass over parts."""
     digest = hashlib.sha256()
     size = 0
-    for part in parts_of(data, HASH_SIZE_BYTES):
-        digest.update(part)
-        size += len(part)
-    if size != size_of(data):
-        raise UsageError(f"the data changed while it was read: {size} of {size_of(data)} bytes")
+    with typed_errors(data if isinstance(data, Path) else "memory"):
+        for part in parts_of(data, HASH_SIZE_BYTES):
+            digest.update(part)
+            size += len(part)
+        if size != size_of(data):
+            raise UsageError(f"the data changed while it was read: {size} of {size_of(data)} bytes")
     return Digest(digest.hexdigest(), size)
 
 
@@ -65,12 +68,25 @@ def download(store: Store, key: str, expected: Named) -> bytes:
 
 def download_into(store: Store, key: str, expected: Named, target: Path, clock: Clock) -> None:
     """Stream the object into a file that appears only when it is proven whole."""
-    partial = target.with_name(f".{target.name[:100]}.{new_writer_id(clock)[:8]}.partial")
-    try:
+    with _appearing(target, clock) as partial:
         _twice(lambda: _fill(partial, store, key, expected))
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+
+
+def write_into(data: bytes, target: Path, clock: Clock) -> None:
+    """Bytes that are proven already, into a file that appears whole."""
+    with _appearing(target, clock) as partial:
+        partial.write_bytes(data)
+
+
+@contextmanager
+def _appearing(target: Path, clock: Clock) -> Iterator[Path]:
+    partial = target.with_name(f".{target.name[:100]}.{new_writer_id(clock)[:8]}.partial")
+    with typed_errors(target):
+        try:
+            yield partial
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 def check(store: Store, key: str, expected: Named) -> int:

@@ -16,7 +16,7 @@ from lamina.checkpoint import artifacts
 from lamina.checkpoint.commit_log import CommitLog
 from lamina.checkpoint.parallel import run_bounded
 from lamina.clock import Clock, SystemClock, new_checkpoint_id, new_writer_id
-from lamina.errors import BadManifest, NotFound, UploadFailed, UsageError
+from lamina.errors import BadManifest, Fenced, NotFound, UploadFailed, UsageError
 from lamina.format import manifest as manifests
 from lamina.format import validation
 from lamina.format.log import Begin, Checkpoint, Committed, encode_begin
@@ -162,6 +162,8 @@ class Checkpointer:
         self, id: CheckpointId, sink: str, data: Data, *, epoch: int, file: str, rows: int
     ) -> OutputFile:
         """Save output that *sink* has not published yet (R7)."""
+        if epoch < 0 or rows < 0:
+            raise UsageError(f"output of epoch {epoch} with {rows} rows cannot be")
         key = self.paths.output(id, sink, epoch=epoch, file=file)
         digest = artifacts.upload(self.store, key, data)
         return OutputFile(epoch, self._relative(key), digest.size, digest.sha256, rows)
@@ -208,7 +210,8 @@ class Checkpointer:
             commit_digest=manifest.commit_digest,
         )
         committed = history.find(begin.id)
-        assert committed is not None, "an entry that was just read back"
+        if committed is None:
+            raise Fenced("the checkpoint was made, and forgotten by a process that took over")
         return committed
 
     # reading
@@ -252,7 +255,7 @@ class Checkpointer:
         inline = artifact.decode_inline() if isinstance(artifact, Run) else None
         if inline is not None:
             if into is not None:
-                into.write_bytes(inline)
+                artifacts.write_into(inline, into, self.clock)
                 return b""
             return inline
         if artifact.path is None:

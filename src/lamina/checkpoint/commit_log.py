@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from lamina.clock import Clock, SystemClock, new_writer_id
-from lamina.errors import AlreadyExists, LogDamaged, NotFound, StoreError
+from lamina.errors import AlreadyExists, LogDamaged, NotFound, Refused, StoreError
 from lamina.format.canonical import sha256_hex
 from lamina.format.log import (
+    ENTRY_BYTES_MAX,
     STATE_EVERY,
     Begin,
     Body,
@@ -78,11 +79,16 @@ class CommitLog:
         has reached that number first, it is the one that is fenced.
         """
 
-        def decide(history: History) -> Body:
-            self.generation = generation or next_generation((history.generation,))
-            return Takeover(self.generation, home if isinstance(home, str) else home(history))
+        claimed = 0
 
-        return self._append(decide)
+        def decide(history: History) -> Body:
+            nonlocal claimed
+            claimed = generation or next_generation((history.generation,))
+            return Takeover(claimed, home if isinstance(home, str) else home(history))
+
+        after = self._append(decide)
+        self.generation = claimed  # only now: who was fenced in the attempt owns nothing
+        return after
 
     def checkpoint(
         self,
@@ -162,6 +168,12 @@ class CommitLog:
             judge(history, body, generation)
             self._check_head(history)
             data = encode_entry(self._build(history, body, generation))
+            if len(data) > ENTRY_BYTES_MAX:
+                raise Refused(
+                    f"the log would have to name {len(history.checkpoints)} checkpoints in an "
+                    f"entry of {len(data)} bytes; {ENTRY_BYTES_MAX} at most",
+                    advice="Run `lamina gc` to forget old checkpoints",
+                )
             try:
                 self._store.put_if_absent(self._paths.log_entry(history.seq + 1), data)
             except AlreadyExists:
@@ -221,12 +233,15 @@ class CommitLog:
             name = self._paths.parse(info.key)
             if not isinstance(name, LogName):
                 continue
-            if name.seq != seq + 1:
-                raise LogDamaged(
-                    f"log entry {seq + 1} is missing: the next one is {name.seq}",
-                    where=self._paths.log_entry(seq + 1),
-                )
-            seq = name.seq
+            while seq + 1 < name.seq:
+                # A listing is no snapshot: what was created while it ran may be left out.
+                if self._raw(seq + 1) is None:
+                    raise LogDamaged(
+                        f"log entry {seq + 1} is missing: the next one is {name.seq}",
+                        where=self._paths.log_entry(seq + 1),
+                    )
+                seq += 1
+            seq = max(seq, name.seq)
         return seq
 
     def _read_hint(self) -> Hint | None:

@@ -8,17 +8,18 @@ Killed anywhere, the next run finds the same garbage and goes on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.parallel import run_bounded
 from lamina.checkpoint.progress import Progress, Report, silent
-from lamina.errors import Corrupt, NotFound, StoreError
+from lamina.errors import Corrupt, Fenced, NotFound, StoreError
 from lamina.format.log import Begin, Committed, decode_begin
 from lamina.format.names import parse_id
 from lamina.ids import CheckpointId
-from lamina.protocol.history import History, judge_forget
+from lamina.protocol.history import COPY_HOME, GC_HOME, History, judge_forget
 from lamina.protocol.retention import Fate, fate_of, forgotten, held, plan_forget, plan_sweep
 from lamina.store.base import ObjectInfo
 
@@ -66,7 +67,10 @@ def run_gc(checkpointer: Checkpointer, *, retain: int, report: Report = silent) 
     after = checkpointer.log.forget(lambda now: plan_forget(now, retain))
     forget = tuple(c.id for c in before.checkpoints if after.find(c.id) is None)
     folders = collector.folders()
-    collector.delete(folders, report)
+    if any(folder.delete for folder in folders):
+        with _alone(checkpointer):
+            folders = collector.folders()
+            collector.delete(folders, report)
     return GcPlan(forget, held(after, retain), folders)
 
 
@@ -81,9 +85,11 @@ def delete_checkpoint(checkpointer: Checkpointer, id: CheckpointId) -> FolderPla
     collector = _Collector(checkpointer)
     collector.check_kept((id,))
     checkpointer.log.forget(lambda now: (id,) if now.find(id) else ())
-    plan = collector.sweep(id)  # the log knew it: garbage now, with or without a begin.json
-    collector.delete((plan,), silent)
-    left = {info.key for info in checkpointer.store.list(checkpointer.paths.checkpoint_dir(id))}
+    with _alone(checkpointer):
+        plan = collector.sweep(id)  # the log knew it: garbage, with or without a begin.json
+        collector.delete((plan,), silent)
+    listed = checkpointer.store.list(checkpointer.paths.checkpoint_dir(id))
+    left = {info.key for info in listed if checkpointer.paths.parse(info.key)}
     if unexpected := sorted(left - set(plan.shared) - {checkpointer.paths.begin(id)}):
         raise StoreError(
             f"{len(unexpected)} objects of the deleted checkpoint {id} are still there",
@@ -91,6 +97,31 @@ def delete_checkpoint(checkpointer: Checkpointer, id: CheckpointId) -> FolderPla
             advice="Another process may be writing there; `lamina gc` removes them later",
         )
     return plan
+
+
+@contextmanager
+def _alone(checkpointer: Checkpointer) -> Iterator[None]:
+    """In a base of copies, keep new ones out while folders are deleted.
+
+    A fresh id that is garbage once is garbage for ever; a copy uses an id again. The log itself is
+    the lock: a copy under way is fenced, none begins while a gc owns the base, and a gc that was
+    interrupted is ended by the next one.
+    """
+    home = checkpointer.history().home
+    if not home.startswith(COPY_HOME):
+        yield
+        return
+    checkpointer.log.take_over(_nobodys)
+    own = checkpointer.log.generation
+    yield
+    if checkpointer.history().generation == own:
+        checkpointer.log.take_over(f"{COPY_HOME}swept")
+
+
+def _nobodys(now: History) -> str:
+    if not now.home.startswith(COPY_HOME):
+        raise Fenced(f"a pipeline with its home in {now.home} has taken this base over")
+    return GC_HOME
 
 
 class _Collector:
@@ -132,7 +163,8 @@ class _Collector:
 
     def sweep(self, id: CheckpointId) -> FolderPlan:
         """What to delete in a folder that is garbage."""
-        objects = {info.key: info for info in self._store.list(self._paths.checkpoint_dir(id))}
+        listed = self._store.list(self._paths.checkpoint_dir(id))
+        objects = {info.key: info for info in listed if self._paths.parse(info.key)}
         sweep = plan_sweep(objects, self._paths.begin(id), self._names(self._forget))
         delete = tuple(objects[key] for key in sweep.delete if key in objects)
         return FolderPlan(id, Fate.GARBAGE, delete, sweep.shared)

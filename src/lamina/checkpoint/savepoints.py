@@ -30,7 +30,8 @@ def create_savepoint(
         id = newest.id
     history = checkpointer.log.pin(name, id)
     committed = history.find(id)
-    assert committed is not None, "the rules forbid a pin of what does not exist"
+    if committed is None:
+        raise NotFound(f"the savepoint {name!r} was dropped and forgotten at once by somebody else")
     return Savepoint(name, committed)
 
 

@@ -17,12 +17,12 @@ from lamina.checkpoint.parallel import run_bounded
 from lamina.checkpoint.progress import Progress, Report, silent
 from lamina.checkpoint.verify import CheckpointReport, verify
 from lamina.clock import new_writer_id
-from lamina.errors import AlreadyExists, Corrupt, Refused
+from lamina.errors import AlreadyExists, Corrupt, Fenced, Refused, UsageError
 from lamina.format.log import Begin, Committed, encode_begin
 from lamina.format.manifest import Artifact, CheckpointManifest
 from lamina.format.names import parse_id
 from lamina.ids import CheckpointId
-from lamina.protocol.history import COPY_HOME
+from lamina.protocol.history import COPY_HOME, GC_HOME, History
 from lamina.store.base import PART_SIZE_BYTES
 
 
@@ -41,6 +41,8 @@ def copy_checkpoint(
 
     Killed on the way, the target has no checkpoint; the same call again goes on.
     """
+    if _same_place(source, target):
+        raise UsageError("source and target are the same", where=target.store.url)
     manifest = source.load_manifest(id)
     committed = target.history().find(id)
     if committed is None:
@@ -60,18 +62,22 @@ def copy_checkpoint(
     return CopyReport(committed, len(manifest.artifacts()) + 1, manifest.total_size_bytes, verified)
 
 
+def _same_place(source: Checkpointer, target: Checkpointer) -> bool:
+    """Two stores in memory have one address and are not the same."""
+    url = target.store.url
+    same_store = source.store is target.store or (source.store.url == url and url != "memory://")
+    return same_store and source.paths.base == target.paths.base
+
+
 def _copy(
     source: Checkpointer, manifest: CheckpointManifest, target: Checkpointer, report: Report
 ) -> Committed:
     begin = _claim(source, manifest.checkpoint_id, target)
+    if begin is None:
+        return target.find(manifest.checkpoint_id)
     _mark_folders(target, begin, manifest)
     _copy_files(source, manifest, target, report)
     entry = source.find(manifest.checkpoint_id).entry
-    key = source.paths.manifest(manifest.checkpoint_id)
-    raw = artifacts.download(
-        source.store, key, Artifact(key, entry.manifest_size, entry.manifest_sha256)
-    )
-    target.store.put_if_absent(target.paths.manifest(manifest.checkpoint_id), raw)
     history = target.log.checkpoint(
         begin,
         epoch=entry.epoch,
@@ -81,20 +87,37 @@ def _copy(
         commit_digest=entry.commit_digest,
     )
     committed = history.find(manifest.checkpoint_id)
-    assert committed is not None, "an entry that was just read back"
+    if committed is None:
+        raise Fenced("the copy was made, and forgotten at once by somebody else")
     return committed
 
 
-def _claim(source: Checkpointer, id: CheckpointId, target: Checkpointer) -> Begin:
-    """Take the target over as nobody's home; a pipeline that lives there is left alone."""
-    home = target.history().home
-    if home and not home.startswith(COPY_HOME):
+def _check_target(now: History, target: Checkpointer) -> None:
+    if now.home == GC_HOME:
         raise Refused(
-            f"a pipeline with its home in {home} lives at the target",
+            "a gc of the target is running, or was interrupted",
+            where=target.store.url,
+            advice="Wait for it, or run `lamina gc` there again",
+        )
+    if now.home and not now.home.startswith(COPY_HOME):
+        raise Refused(
+            f"a pipeline with its home in {now.home} lives at the target",
             where=target.store.url,
             advice="Copy to an empty base, or to one that holds only copies",
         )
-    history = target.log.take_over(f"{COPY_HOME}{source.store.url}")
+
+
+def _claim(source: Checkpointer, id: CheckpointId, target: Checkpointer) -> Begin | None:
+    """Take the target over as nobody's home; a pipeline that lives there is left alone."""
+
+    def nobody(now: History) -> str:
+        """Judged on the log that the TAKEOVER is written to, not on an earlier look."""
+        _check_target(now, target)
+        return f"{COPY_HOME}{source.store.url}"
+
+    history = target.log.take_over(nobody)
+    if history.find(id) is not None:
+        return None  # another copy was quicker: its begin.json must stand
     begin = Begin(
         id=id,
         generation=target.log.generation,
@@ -141,6 +164,16 @@ def _copy_files(
             report(Progress(done_bytes, total, "bytes", done.item.path))
         if errors:
             raise errors[0]
+    _copy_manifest(source, manifest.checkpoint_id, target)
+
+
+def _copy_manifest(source: Checkpointer, id: CheckpointId, target: Checkpointer) -> None:
+    """The very bytes: the copy has the digest of the original."""
+    entry = source.find(id).entry
+    key = source.paths.manifest(id)
+    expected = Artifact(key, entry.manifest_size, entry.manifest_sha256)
+    raw = artifacts.download(source.store, key, expected)
+    target.store.put_if_absent(target.paths.manifest(id), raw)
 
 
 def _copy_file(source: Checkpointer, artifact: Artifact, target: Checkpointer, tmp: Path) -> None:

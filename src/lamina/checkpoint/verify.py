@@ -72,14 +72,16 @@ def verify(
     sample: float = 1.0,
     report: Report = silent,
 ) -> VerifyReport:
-    """Verify the log and these checkpoints, by default all that exist.
+    """Verify these checkpoints; by default the whole log and all that exist.
 
     With a *sample* below 1 every file's presence and size is checked, and that share of them, the
     same in every run, is read and compared by digest.
     """
     if not 0.0 <= sample <= 1.0:
         raise UsageError(f"a sample is a share from 0 to 1, not {sample}")
-    log_problems, history = _verify_log(checkpointer)
+    log_problems, history = (
+        _verify_log(checkpointer) if ids is None else ((), checkpointer.history())
+    )
     chosen = sorted(_choose(checkpointer, history, ids), key=lambda c: (c.epoch, c.seq))
     work = _Work(checkpointer, sample, report, sum(c.entry.total_size for c in chosen))
     reports = tuple(work.checkpoint(committed) for committed in chosen)

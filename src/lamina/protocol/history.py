@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from lamina.errors import (
     AlreadyExists,
@@ -43,8 +44,11 @@ from lamina.ids import CheckpointId
 COPY_HOME = "copy:"
 """A home that starts like this is nobody's: the checkpoints were copied here from elsewhere."""
 
+GC_HOME = "copy:gc"
+"""While a gc of such a base deletes: a copy uses ids again, so the two must not meet."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class History:
     """What the log says up to and including entry *seq*; *digest* is that entry's."""
 
@@ -61,9 +65,13 @@ class History:
     pins: Mapping[str, CheckpointId] = field(default_factory=dict)
 
     def find(self, id: CheckpointId) -> Committed | None:
-        return next((c for c in self.checkpoints if c.id == id), None)
+        return self._by_id.get(id)
 
-    @property
+    @cached_property
+    def _by_id(self) -> dict[CheckpointId, Committed]:
+        return {committed.id: committed for committed in self.checkpoints}
+
+    @cached_property
     def newest(self) -> Committed | None:
         """The checkpoint with the highest epoch; the later entry of two with the same."""
         return max(self.checkpoints, key=lambda c: (c.epoch, c.seq), default=None)

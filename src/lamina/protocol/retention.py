@@ -88,22 +88,28 @@ def wal_floor(history: History, retain: int, sink_epochs: Iterable[int]) -> int:
     Everything above it may be needed: to reach the head from the oldest checkpoint kept for
     fallback, or to publish to the slowest sink. A savepoint older than those holds no WAL.
     """
-    line = line_of(history)[:retain]
-    oldest = line[-1].epoch if line else 0
+    kept = _kept_by_count(history, retain)
+    oldest = min((committed.epoch for committed in kept), default=0)
     return min((oldest, *sink_epochs))
 
 
 def _beyond(history: History, retain: int) -> Iterator[CheckpointId]:
-    """What the count alone would let go.
+    """What the count alone would let go."""
+    keep = {committed.id for committed in _kept_by_count(history, retain)}
+    return (c.id for c in history.checkpoints if c.id not in keep)
 
-    The newest are counted twice: along the line that the pipeline is on, because recovery falls
-    back along it, and over all, so that a rewind does not at once delete what it left behind.
+
+def _kept_by_count(history: History, retain: int) -> tuple[Committed, ...]:
+    """The newest are counted twice.
+
+    Along the line that the pipeline is on, because recovery falls back along it; and over all, so
+    that a rewind does not at once delete what it left behind, and because a full checkpoint has
+    no parent to walk to.
     """
     if retain < 1:
         raise UsageError(f"retention must keep at least one checkpoint, not {retain}")
     newest = sorted(history.checkpoints, key=lambda c: (c.epoch, c.seq), reverse=True)
-    keep = {c.id for c in (*newest[:retain], *line_of(history)[:retain])}
-    return (c.id for c in history.checkpoints if c.id not in keep)
+    return (*newest[:retain], *line_of(history)[:retain])
 
 
 def _held_by(history: History, id: CheckpointId) -> str:

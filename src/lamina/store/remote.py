@@ -7,6 +7,7 @@ tell the winner that somebody else was there first. RetryingStore does it with o
 from __future__ import annotations
 
 import builtins
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from typing import Any, TypeAlias
 
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from lamina.errors import AlreadyExists, LaminaError, NotFound, SizeMismatch, UsageError
+from lamina.errors import AlreadyExists, LaminaError, NotFound, SizeMismatch, StoreError, UsageError
 from lamina.store.address import Address
 from lamina.store.base import (
     PART_SIZE_BYTES,
@@ -34,6 +35,8 @@ Client: TypeAlias = S3Store | GCSStore | AzureStore
 
 SORTED_AT_ONCE_MAX = 10_000
 _LETTERS = re.compile(r"[0-9A-Za-z]+")
+CREATE_BYTES_MAX = 64 * 1024 * 1024
+"""No log entry and no manifest is larger: all of them are created by one conditional put."""
 _PAGE_OBJECTS = 1000
 _PARTS_AT_ONCE = 2
 _PARTS_MAX = 10_000  # S3's limit
@@ -101,23 +104,28 @@ class RemoteStore:
         )
 
     def put_if_absent(self, key: str, data: Data) -> None:
-        """One conditional put for what fits into a part; for more, a look and then the parts.
+        """One conditional put up to CREATE_BYTES_MAX; for more, a look and then the parts.
 
-        The second is not atomic. It is enough, because everything on which writers compete (log
-        entries, begin, manifest) is small, and a large artifact lies in a folder named by the id of
-        its one writer: nobody else creates it.
+        The second is not atomic. It is enough, because nothing on which writers compete (log
+        entries, begin, manifest) may be larger, and a large artifact lies in a folder named by the
+        id of its one writer: nobody else creates it.
         """
         check_key(key)
         create(self, key, data, attempt=lambda: self._create(key, data))
 
     def _create(self, key: str, data: Data) -> None:
         with self._errors(key):
-            if size_of(data) <= PART_SIZE_BYTES:
+            if self._created_at_once(key, size_of(data)):
                 self._client.put(key, whole(data), mode="create", use_multipart=False)
                 return
         if self._exists(key):
             raise AlreadyExists("the key is taken", where=self._where(key))
         self.put(key, data)
+
+    @staticmethod
+    def _created_at_once(key: str, size: int) -> bool:
+        """Documents of up to CREATE_BYTES_MAX whole; other large objects go part by part."""
+        return size <= PART_SIZE_BYTES or (size <= CREATE_BYTES_MAX and key.endswith(".json"))
 
     def _exists(self, key: str) -> bool:
         try:
@@ -188,6 +196,14 @@ class RemoteStore:
         except OBSTORE_ERRORS as error:
             # `from None`: the original text may hold what must not reach a log.
             raise from_obstore(error, self._where(key)) from None
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":
+                raise
+            raise StoreError(
+                "the store client broke down",
+                where=self._where(key),
+                advice="Check the endpoint and the other options of the store",
+            ) from None
 
     def _where(self, key: str) -> str:
         return f"{self.url.rstrip('/')}/{key}"
@@ -211,10 +227,22 @@ def safe_offset(prefix: str, after: str) -> str | None:
 def _connect(address: Address, options: dict[str, Any]) -> Client:
     retry = {"max_retries": 0, "retry_timeout": timedelta(seconds=60)}
     settings = {**address.options, **options, "prefix": address.prefix or None}
+    _check_endpoint(settings, address)
     try:
         return _CLASSES[address.scheme](address.bucket, retry_config=retry, **settings)  # type: ignore[arg-type]
     except (*OBSTORE_ERRORS, TypeError) as error:
         raise _bad_option(error, address, options) from None
+
+
+def _check_endpoint(settings: dict[str, Any], address: Address) -> None:
+    """Without a scheme the client breaks down at the first request."""
+    named = settings.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL", "http://")
+    if not str(named).lower().startswith(("http://", "https://")):
+        raise UsageError(
+            "the endpoint begins with http:// or https://",
+            where=address.url,
+            advice="Correct the option endpoint, or the variable AWS_ENDPOINT_URL",
+        )
 
 
 def _bad_option(error: Exception, address: Address, options: dict[str, Any]) -> LaminaError:
