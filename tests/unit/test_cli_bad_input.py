@@ -13,6 +13,7 @@ import pytest
 from lamina.checkpoint import Checkpointer
 from lamina.cli.log import read_entries
 from lamina.errors import NotFound
+from lamina.format.log import Hint, encode_hint
 from lamina.store import LocalStore
 from tests.unit.test_cli_support import (
     Pipeline,
@@ -76,11 +77,11 @@ def damaged_log_entry(pipeline: Pipeline) -> None:
 def newer_log_entry(pipeline: Pipeline) -> None:
     document = json.loads(pipeline.log_entry(5).read_bytes())
     pipeline.log_entry(5).write_text(json.dumps(document | {"version": 99}))
+    (pipeline.folder / "_latest").write_text('{"version": 99}')
 
 
 def pointer_to_nothing(pipeline: Pipeline) -> None:
-    hint = pipeline.folder / "_latest"
-    hint.write_text(json.dumps(json.loads(hint.read_bytes()) | {"seq": 999}))
+    (pipeline.folder / "_latest").write_bytes(encode_hint(Hint(999, "a" * 64, None)))
 
 
 def damaged_pointer(pipeline: Pipeline) -> None:
@@ -112,7 +113,7 @@ EXPECTED: dict[Callable[[Pipeline], None], dict[str, int]] = {
     hole_in_the_log: dict.fromkeys(COMMANDS, 4),
     damaged_log_entry: dict.fromkeys(COMMANDS, 4),
     newer_log_entry: dict.fromkeys(COMMANDS, 6) | {"verify": 4},
-    pointer_to_nothing: dict.fromkeys(COMMANDS, 0) | {"verify": 4},
+    pointer_to_nothing: dict.fromkeys(COMMANDS, 4) | {"log": 0},
     damaged_pointer: dict.fromkeys(COMMANDS, 0) | {"verify": 1},
     damaged_manifest: dict.fromkeys(COMMANDS, 4)
     | {"list": 0, "log": 0, "create": 0, "savepoints": 0, "drop": 0},

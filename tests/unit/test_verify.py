@@ -304,7 +304,7 @@ def test_a_hint_from_before_is_no_problem_and_one_that_lies_is() -> None:
         (Hint(2, sha256_hex(entry), ids[0]), []),
         (Hint(2, sha256_hex(entry), ids[1]), [Severity.WARNING]),
         (Hint(2, sha256_hex(entry), None), [Severity.WARNING]),
-        (Hint(2, "0" * 64, ids[0]), [Severity.WARNING]),
+        (Hint(2, "0" * 64, ids[0]), [Severity.ERROR]),
         (Hint(9, sha256_hex(entry), ids[0]), [Severity.ERROR]),
     ]
     for hint, expected in cases:

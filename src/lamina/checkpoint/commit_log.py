@@ -250,8 +250,19 @@ class CommitLog:
             hint = decode_hint(self._store.get(key), key)
         except NotFound:
             return None
-        found = self._raw(hint.seq) if hint else None
-        return hint if hint and found and sha256_hex(found) == hint.sha256 else None
+        if hint is None:
+            return None
+        found = self._raw(hint.seq)
+        if found is None or sha256_hex(found) != hint.sha256:
+            # It is written after the entry: the log has lost what it once held.
+            raise LogDamaged(
+                f"the hint names log entry {hint.seq}, which is "
+                f"{'missing' if found is None else 'not the one that was written'}",
+                where=self._paths.log_entry(hint.seq),
+                advice="Restore the log/ folder from a copy. If this base was set back on purpose, "
+                "delete _latest",
+            )
+        return hint
 
     def _must(self, seq: int) -> tuple[Entry, str, str]:
         found = self._entry(seq)

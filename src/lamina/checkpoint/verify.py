@@ -154,11 +154,8 @@ def _hint(
     elif right is None:
         yield Problem("LAM-3004", key, f"the hint names log entry {hint.seq}, which is missing")
     elif hint.sha256 != right.sha256:
-        # An entry that its successor names is proven; the last one has only the hint.
-        proven = hint.seq < history.seq
-        severity = Severity.WARNING if proven else Severity.ERROR
         message = f"log entry {hint.seq} is not the one the hint names"
-        yield Problem("LAM-3004", key, message, severity)
+        yield Problem("LAM-3004", key, message)
     elif raw != encode_hint(right):
         message = f"the hint is not the one written with log entry {hint.seq}; it is ignored"
         yield Problem("LAM-3000", key, message, Severity.WARNING)

@@ -135,7 +135,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """Where the log ended when somebody last looked; never trusted, only a place to start."""
+    """Where the log ended when somebody last looked: a place to start reading."""
 
     seq: int
     sha256: str
@@ -201,27 +201,31 @@ def decode_begin(data: bytes, where: str) -> Begin:
 
 
 def encode_hint(hint: Hint) -> bytes:
-    return canonical.encode(
-        {
-            "version": LOG_VERSION,
-            "seq": hint.seq,
-            "sha256": hint.sha256,
-            "checkpoint": _text(hint.checkpoint),
-        }
-    )
+    value: dict[str, Json] = {
+        "version": LOG_VERSION,
+        "seq": hint.seq,
+        "sha256": hint.sha256,
+        "checkpoint": _text(hint.checkpoint),
+    }
+    return canonical.encode(value | {"check": canonical.digest_of(value)})
 
 
 def decode_hint(data: bytes, where: str) -> Hint | None:
-    """The hint, or None if it is damaged: then the log itself is listed."""
+    """The hint, or None if it is damaged: then the log itself is listed.
+
+    Its checksum tells the two apart: one that is whole and names an entry which is not there is
+    no damaged hint, but the proof of a damaged log.
+    """
     try:
         fields = _open(data, where, 64 * 1024)
-        return Hint(
+        hint = Hint(
             seq=fields.integer("seq", least=1),
             sha256=fields.text("sha256"),
             checkpoint=fields.checkpoint_id("checkpoint", None),
         )
     except (Corrupt, Unsupported):
         return None
+    return hint if encode_hint(hint) == data else None
 
 
 def kind_of(body: Body) -> str:
