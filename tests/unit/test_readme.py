@@ -6,19 +6,27 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from lamina.cli.main import cli
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 
 
-@pytest.mark.parametrize("number", range(len(re.findall(r"```python\n", README))))
-def test_the_python_examples_of_the_readme_run(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_examples_of_the_readme_run_one_after_the_other_and_so_do_its_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code = re.findall(r"```python\n(.*?)```", README, re.DOTALL)[number]
-    exec(compile(code, "README.md", "exec"), {})  # the reader would do the same
-    assert (tmp_path / "checkpoints" / "_latest").exists()
+    for code in re.findall(r"```python\n(.*?)```", README, re.DOTALL):
+        exec(compile(code, "README.md", "exec"), {})  # the reader would do the same
+    commands = re.findall(r"^lamina (.+)$", README, re.MULTILINE)
+    assert len(commands) >= 5
+    for command in commands:
+        result = CliRunner().invoke(cli, command.split())
+        assert result.exit_code == 0, (command, result.output)
+        assert "no checkpoints" not in result.output
+        assert "no segments" not in result.output
 
 
 def test_the_two_commands_of_the_readme_are_targets_of_the_makefile() -> None:
