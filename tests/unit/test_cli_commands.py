@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from lamina.checkpoint import Checkpointer
+from lamina.store import LocalStore
 from tests.unit.test_cli_support import Pipeline, answer, lamina, make_pipeline, tree
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -59,14 +61,17 @@ def test_store_and_base_come_from_the_environment(tmp_path: Path) -> None:
     pipeline = make_pipeline(tmp_path / "bucket", "teams/orders")
     env = {"LAMINA_STORE": str(pipeline.root), "LAMINA_BASE": "/teams/orders/"}
     assert len(answer(lamina("list", "--json", env=env))["checkpoints"]) == 3
-    assert answer(lamina("list", "--json", "--base", "other", env=env))["checkpoints"] == []
+    other = answer(lamina("list", "--json", "--base", "other", env=env))["error"]
+    assert "below the base 'other'" in other["message"]
 
 
-def test_an_empty_store_has_no_checkpoints(tmp_path: Path) -> None:
+def test_a_pipeline_without_checkpoints_says_so(tmp_path: Path) -> None:
+    Checkpointer(LocalStore(tmp_path)).log.take_over("home")
+    before = tree(tmp_path)
     assert lamina("list", "--store", tmp_path).stdout == f"no checkpoints in {tmp_path.as_uri()}\n"
     listed = lamina("savepoint", "list", "--store", tmp_path)
     assert listed.stdout == f"no savepoints in {tmp_path.as_uri()}\n"
-    assert tree(tmp_path) == {}
+    assert tree(tmp_path) == before
 
 
 # show

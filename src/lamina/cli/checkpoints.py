@@ -6,7 +6,7 @@ import click
 
 from lamina.cli import shapes
 from lamina.cli.screen import Screen, json_option
-from lamina.cli.target import Target, store_options
+from lamina.cli.target import Target, nothing_here, store_options
 from lamina.cli.words import begun, size
 from lamina.format.log import Committed
 from lamina.protocol.history import History
@@ -25,6 +25,8 @@ def list_command(target: Target, screen: Screen) -> None:
     checkpointer = target.to_read()
     found = checkpointer.list_checkpoints()
     history = checkpointer.history()
+    if not history.seq:
+        raise nothing_here(checkpointer)  # a mistyped base is not a pipeline without checkpoints
     if screen.as_json:
         screen.json(shapes.place(checkpointer) | shapes.checkpoints(found, history))
     elif found:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from lamina.cli.exits import Exit
 from lamina.cli.screen import stdin_is_terminal
 
 
@@ -19,4 +20,5 @@ def require_somebody(*, yes: bool, dry_run: bool, does: str = "deletes") -> None
 def ask(question: str, *, yes: bool) -> None:
     """Go on with a yes only; the question is on stderr, so that stdout stays the answer."""
     if not yes and not click.confirm(question, err=True):
-        raise click.Abort
+        click.echo("nothing was changed", err=True)
+        raise click.exceptions.Exit(int(Exit.INTERRUPTED))

@@ -9,7 +9,7 @@ import click
 from lamina.checkpoint import Checkpointer
 from lamina.cli import shapes
 from lamina.cli.screen import Answered, Screen, json_option
-from lamina.cli.target import Target, store_options
+from lamina.cli.target import Target, nothing_here, store_options
 from lamina.cli.words import size, utc
 from lamina.errors import LaminaError, LogDamaged
 from lamina.format.log import Body, Checkpoint, Entry, Forget, Pin, Rewind, Takeover, Unpin, kind_of
@@ -28,6 +28,8 @@ def log_command(target: Target, first: int, limit: int | None, screen: Screen) -
     """
     checkpointer = target.to_read()
     entries, damage = read_entries(checkpointer, first, limit)
+    if not entries and not damage and not checkpointer.history().seq:
+        raise nothing_here(checkpointer)
     if screen.as_json:
         shown = [shapes.log_entry(entry, digest) for entry, digest in entries]
         failed = {"error": shapes.error(damage)} if damage else {}

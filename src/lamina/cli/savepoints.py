@@ -7,7 +7,7 @@ import click
 from lamina.checkpoint import create_savepoint, drop_savepoint, list_savepoints
 from lamina.cli import shapes
 from lamina.cli.screen import Screen, json_option
-from lamina.cli.target import LATEST, Target, is_reserved, resolve, store_options
+from lamina.cli.target import LATEST, Target, is_reserved, nothing_here, resolve, store_options
 from lamina.cli.words import begun
 from lamina.errors import UsageError
 
@@ -44,6 +44,8 @@ def list_command(target: Target, screen: Screen) -> None:
     checkpointer = target.to_read()
     found = list_savepoints(checkpointer)
     history = checkpointer.history()
+    if not history.seq:
+        raise nothing_here(checkpointer)
     if screen.as_json:
         answer = {"savepoints": [shapes.savepoint(each, history) for each in found]}
         screen.json(shapes.place(checkpointer) | answer)
