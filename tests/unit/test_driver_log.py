@@ -163,10 +163,10 @@ def test_a_driver_that_sees_a_newer_segment_after_its_commit_is_fenced(home: Hom
     second = DriverLog(home, 2)
     with pytest.raises(Fenced, match="generation 2"):
         commit(first, 2)
-    second.adopt(NOTHING)
-    commit(second, 1)
-    with pytest.raises(Fenced):
-        first.adopt(NOTHING)
+    third = opened(home, 3)
+    commit(third, 1)
+    with pytest.raises(Fenced, match="generation 3"):
+        second.adopt(NOTHING)
 
 
 def test_what_a_fenced_driver_wrote_after_the_adoption_does_not_count(home: Home) -> None:

@@ -6,11 +6,11 @@ history is a chain. FORMAT.md section 7 is the specification.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from lamina.errors import Corrupt, Unsupported, WalDamaged
+from lamina.errors import Corrupt, Unsupported, UsageError, WalDamaged
 from lamina.format import canonical
 from lamina.format.canonical import Json
 from lamina.format.fields import Fields
@@ -67,10 +67,13 @@ class CommitRecord:
     source_watermarks: Mapping[str, int] = field(default_factory=dict)
     ranges: tuple[WalRange, ...] = ()
     staged: tuple[StagedFile, ...] = ()
+    _digest: str = field(default="", init=False, repr=False, compare=False)
 
     @property
     def digest(self) -> str:
-        return canonical.sha256_hex(encode_commit(self))
+        if not self._digest:
+            object.__setattr__(self, "_digest", canonical.sha256_hex(encode_commit(self)))
+        return self._digest
 
     @property
     def point(self) -> Point:
@@ -110,6 +113,11 @@ def decode_commit(data: bytes, where: str) -> CommitRecord:
     return commit
 
 
+def checked_commit(commit: CommitRecord) -> bytes:
+    """The bytes of a COMMIT that every reader takes; UsageError if there are none."""
+    return _checked(commit, encode_commit, decode_commit)
+
+
 def encode_adopt(adopt: AdoptRecord) -> bytes:
     return canonical.encode(
         {"head": _point(adopt.head), "commits": [_commit(c) for c in adopt.commits]}
@@ -121,6 +129,11 @@ def decode_adopt(data: bytes, where: str) -> AdoptRecord:
     adopt = AdoptRecord(_read_point(fields, "head"), fields.list_of("commits", _read_commit))
     _check_whole(encode_adopt(adopt), data, where)
     return adopt
+
+
+def checked_adopt(adopt: AdoptRecord) -> bytes:
+    """The bytes of an ADOPT that every reader takes; UsageError if there are none."""
+    return _checked(adopt, encode_adopt, decode_adopt)
 
 
 def encode_takeover(takeover: TakeoverRecord) -> bytes:
@@ -147,6 +160,17 @@ def decode_checkpoint(data: bytes, where: str) -> CheckpointRecord:
     return CheckpointRecord(
         fields.checkpoint_id("id"), fields.integer("epoch"), fields.text("manifest_sha256")
     )
+
+
+def _checked(value: T, encode: Callable[[T], bytes], decode: Callable[[bytes, str], T]) -> bytes:
+    try:
+        data = encode(value)
+        decode(data, "")
+    except (AttributeError, TypeError) as error:
+        raise UsageError(f"this cannot be stored: {error}") from error
+    except (Corrupt, Unsupported) as error:
+        raise UsageError(f"no reader would take this: {error.message}") from error
+    return data
 
 
 def _open(data: bytes, where: str) -> Fields:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lamina.disk.base import Disk
 from lamina.errors import Refused, UsageError, WalDamaged
+from lamina.format.canonical import sha256_hex
 from lamina.format.commit import (
     AdoptRecord,
     CheckpointRecord,
@@ -20,12 +21,12 @@ from lamina.format.commit import (
     Point,
     TakeoverRecord,
     WalRange,
+    checked_adopt,
+    checked_commit,
     decode_adopt,
     decode_checkpoint,
     decode_commit,
-    encode_adopt,
     encode_checkpoint,
-    encode_commit,
     encode_takeover,
 )
 from lamina.format.home_names import DRIVER, DriverSegment, parse_segment, segment_path
@@ -36,6 +37,7 @@ from lamina.wal.reader import Clean, Record, SegmentReader, Torn
 from lamina.wal.runs import OPERATOR, serialize
 from lamina.wal.scan import check_home, segments_of
 from lamina.wal.segment import SegmentWriter
+from lamina.wal.whole import Whole
 
 
 class DriverLog:
@@ -50,6 +52,7 @@ class DriverLog:
         self._sequence = 0
         self._head: Point | None = None
         self._adopted = False
+        self._whole = Whole()
         self._segment = self._create()
 
     @property
@@ -66,16 +69,18 @@ class DriverLog:
 
     def adopt(self, adopt: AdoptRecord) -> None:
         """Say what is accepted of older segments, before the first effect."""
-        self._append(Kind.ADOPT, encode_adopt(adopt), _epoch(adopt.head))
-        self._segment.sync()
-        self._head = adopt.head
-        self._adopted = True
+        if self._adopted:
+            raise Refused("this log has begun: an ADOPT is the first of its segment")
+        data = checked_adopt(adopt)
+        with self._whole.step():
+            self._adopt(data, adopt.head)
         self._check_owner()
 
     def append_run(
         self, batch: pa.RecordBatch, *, epoch: int, operator: str = OPERATOR
     ) -> WalRange:
         """A RUN in this log itself: with one core, a commit then costs one sync."""
+        self._whole.check()
         first = self._sequence
         self._sequence += batch.num_rows
         at = self._segment.append(
@@ -85,29 +90,43 @@ class DriverLog:
 
     def commit(self, commit: CommitRecord) -> Point:
         """THE decision. When it returns the epoch is acknowledged and its effects may begin."""
+        self._segment.check_usable()
+        self._check_adopted()
         self._check_commit(commit)
-        self._ensure_adopted()
-        self._append(Kind.COMMIT, encode_commit(commit), commit.epoch)
-        self._segment.sync()
-        self._head = commit.point
+        data = checked_commit(commit)
+        point = Point(commit.epoch, sha256_hex(data))
+        with self._whole.step():
+            self._ensure_adopted()
+            self._append(Kind.COMMIT, data, commit.epoch)
+            self._segment.sync()
+            self._head = point
         self._check_owner()
-        return self._head
+        return point
 
     def note_checkpoint(self, record: CheckpointRecord) -> None:
         """From here on the store can be held to this checkpoint."""
-        self._append(Kind.CHECKPOINT, encode_checkpoint(record), record.epoch)
-        self._segment.sync()
+        with self._whole.step():
+            self._append(Kind.CHECKPOINT, encode_checkpoint(record), record.epoch)
+            self._segment.sync()
 
     def rotate(self, adopt: AdoptRecord) -> None:
         """Go on in a new part that begins with what still matters; older ones can be dropped.
 
         If the new part cannot be made, the old one goes on.
         """
-        self._number += 1
-        created = self._create()
-        self._segment.close()
-        self._segment, self._adopted = created, False
-        self.adopt(adopt)
+        if adopt.head != self._head:
+            raise Refused(
+                f"the new part would begin at epoch {_epoch(adopt.head)}, this log is at "
+                f"epoch {_epoch(self._head)}"
+            )
+        data = checked_adopt(adopt)
+        with self._whole.step():
+            self._number += 1
+            created = self._create()
+            self._segment.close()
+            self._segment, self._adopted = created, False
+            self._adopt(data, adopt.head)
+        self._check_owner()
 
     def close(self) -> None:
         self._segment.close()
@@ -127,27 +146,45 @@ class DriverLog:
             raise
         return segment
 
+    def _adopt(self, data: bytes, head: Point | None) -> None:
+        self._append(Kind.ADOPT, data, _epoch(head))
+        self._segment.sync()
+        self._head, self._adopted = head, True
+
     def _append(self, kind: Kind, payload: bytes, epoch: int) -> None:
         self._segment.append(kind, [payload], epoch=epoch, first_sequence=self._sequence, count=0)
 
     def _check_commit(self, commit: CommitRecord) -> None:
-        self._segment.check_usable()
-        if commit.epoch <= _epoch(self._head):
+        """Readers take a log of one generation in which each COMMIT follows the one before."""
+        epoch, head = commit.epoch, self._head
+        if epoch <= _epoch(head):
+            raise Refused(f"epoch {epoch} after epoch {_epoch(head)}: epochs only rise")
+        if commit.generation != self.generation:
             raise Refused(
-                f"epoch {commit.epoch} after epoch {_epoch(self._head)}: epochs only rise"
+                f"a COMMIT of generation {commit.generation} in generation {self.generation}'s log"
             )
+        if _epoch(commit.parent) >= epoch:
+            raise Refused(f"epoch {epoch} cannot continue epoch {_epoch(commit.parent)}")
+        if commit.follows != head:
+            raise Refused(
+                f"epoch {epoch} says that it follows epoch {_epoch(commit.follows)}; this log is "
+                f"at epoch {_epoch(head)}",
+                advice="Make it with follows=head",
+            )
+
+    def _check_adopted(self) -> None:
+        if not self._adopted and segments_of(self._home.disk, None) != (self.segment,):
+            raise UsageError("there are older driver segments: call adopt before the first commit")
 
     def _ensure_adopted(self) -> None:
         """A segment counts from its ADOPT on; the first one of a home has nothing to accept."""
-        if self._adopted:
-            return
-        if segments_of(self._home.disk, None) != (self.segment,):
-            raise UsageError("there are older driver segments: call adopt before the first commit")
-        self._append(Kind.ADOPT, encode_adopt(AdoptRecord(None, ())), 0)
-        self._adopted = True  # durable with the COMMIT behind it
+        if not self._adopted:
+            self._append(Kind.ADOPT, checked_adopt(AdoptRecord(None, ())), 0)
+            self._adopted = True  # durable with the COMMIT behind it
 
     def _check_owner(self) -> None:
-        check_not_superseded(self.generation, driver_generations(self._home.disk))
+        newer = _newer_generations(self._home.disk, self.segment)
+        check_not_superseded(self.generation, newer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +277,13 @@ def drop_driver_segments(home: Home, floor: int) -> tuple[str, ...]:
 def driver_generations(disk: Disk) -> list[int]:
     """The generations that have ever claimed this home, by the names of their segments."""
     found = (parse_segment(path) for path in segments_of(disk, None))
+    return [name.generation for name in found if isinstance(name, DriverSegment)]
+
+
+def _newer_generations(disk: Disk, segment: str) -> list[int]:
+    """Those of later segments: numbers in names have one width, so most need no look."""
+    own = segment.rpartition("/")[2]
+    found = (parse_segment(f"{DRIVER}/{name}") for name in disk.list(DRIVER) if name > own)
     return [name.generation for name in found if isinstance(name, DriverSegment)]
 
 

@@ -134,14 +134,19 @@ def droppable(home: Home, floor: int, *, keep: set[str]) -> tuple[str, ...]:
 def read_up_to(home: Home, epoch: int) -> Iterator[Record]:
     """Every entry of every core up to an epoch, by epoch, core and sequence.
 
-    Whether an entry counts is not decided here: only COMMITs say so.
+    Whether an entry counts is not decided here: only COMMITs say so. What stands behind a torn
+    place is left aside.
     """
-    places = [
-        (record.epoch, core, record.header.first_sequence, record)
+    tails = [
+        (core, read_tail(home.disk, path, home.identity))
         for core in cores_of(home.disk)
         for path in segments_of(home.disk, core)
-        for record in SegmentReader(home.disk, path).records(payloads=False)
-        if record.kind is Kind.RUN and record.epoch <= epoch
+    ]
+    places = [
+        (record.epoch, core, record.header.first_sequence, record)
+        for core, tail in tails
+        for record in SegmentReader(home.disk, tail.path).records(payloads=False)
+        if record.kind is Kind.RUN and record.epoch <= epoch and record.offset < tail.end.end
     ]
     for _, _, _, record in sorted(places, key=lambda place: place[:3]):
         reader = SegmentReader(home.disk, record.segment)

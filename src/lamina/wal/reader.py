@@ -123,11 +123,24 @@ class SegmentReader:
                 yield found
 
     def from_epoch(self, epoch: int, *, payloads: bool = True) -> Iterator[Record]:
-        """Every record from the first one of *epoch* or later on; what stands before is hopped."""
+        """Every record from the first one of *epoch* or later on; what stands before is hopped.
+
+        Only what is proven synced is: the rest may be torn, and then nothing counts behind it.
+        """
+        hopped: list[int] = []
+        durable = HEADER_SIZE
         for record in self.records(payloads=False):
+            durable = max(durable, record.header.durable)
             if record.epoch >= epoch:
-                yield from self.records(record.offset, payloads=payloads)
+                unproven = next((offset for offset in hopped if offset >= durable), record.offset)
+                if self._whole(unproven, record.offset):
+                    yield from self.records(record.offset, payloads=payloads)
                 return
+            hopped.append(record.offset)
+
+    def _whole(self, start: int, end: int) -> bool:
+        """Whether the records from *start* to *end* are all there; if not, `end` says why."""
+        return start == end or any(record.end >= end for record in self.records(start))
 
     def at(self, offset: int, size: int, crc: int, *, mapped: bool = False) -> Record:
         """The record a COMMIT names; WalDamaged unless it is exactly that one."""

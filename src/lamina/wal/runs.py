@@ -16,12 +16,18 @@ _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 def serialize(batch: pa.RecordBatch) -> list[bytes | pa.Buffer]:
     """The parts of the stream, in order; a large batch's own buffers are among them, not copied."""
-    if batch.nbytes <= _COPY_BYTES_MAX:
+    if batch.nbytes <= _COPY_BYTES_MAX and all(map(_flat, batch.schema.types)):
         return [batch.schema.serialize(), batch.serialize(), _END_OF_STREAM]
     captured = _Capture()
     with pa.ipc.new_stream(pa.PythonFile(captured, "w"), batch.schema) as stream:
         stream.write_batch(batch)
     return captured.joined()
+
+
+def _flat(kind: pa.DataType) -> bool:
+    """Not a dictionary, and nothing that could have one inside: those are records of their own."""
+    inside = kind.num_fields or isinstance(kind, pa.BaseExtensionType)
+    return not inside and not pa.types.is_dictionary(kind)
 
 
 class _Capture:

@@ -28,7 +28,7 @@ class Tail:
     end: Clean | Torn | Damaged
     next_sequence: int
     epoch: int  # the highest of its records, and of its name
-    committed: int  # the highest of a COMMIT in it
+    committed: int  # the highest of a COMMIT before the end
     durable: int  # up to where its own records prove that it was synced
     records: int
     entries: int
@@ -82,8 +82,9 @@ def read_tail(disk: Disk, path: str, home: bytes, *, judge: bool = True) -> Tail
     next_sequence = reader.header.first_sequence if reader.header else 0
     name = parse_segment(path)
     epoch = name.epoch if isinstance(name, CoreSegment) else 0
-    committed = records = entries = 0
+    records = entries = 0
     offsets: list[int] = []
+    commits: list[tuple[int, int]] = []  # offset, epoch
     end: Clean | Torn | Damaged | None
     try:
         for record in reader.records(payloads=False):
@@ -91,7 +92,7 @@ def read_tail(disk: Disk, path: str, home: bytes, *, judge: bool = True) -> Tail
             next_sequence = record.header.first_sequence + record.header.count
             epoch = max(epoch, record.epoch)
             if record.kind is Kind.COMMIT:
-                committed = max(committed, record.epoch)
+                commits.append((record.offset, record.epoch))
             offsets.append(record.offset)
             records += 1
             entries += record.header.count
@@ -111,7 +112,7 @@ def read_tail(disk: Disk, path: str, home: bytes, *, judge: bool = True) -> Tail
         end=end,
         next_sequence=next_sequence,
         epoch=epoch,
-        committed=committed,
+        committed=max((e for offset, e in commits if offset < end.end), default=0),
         durable=durable,
         records=records,
         entries=entries,

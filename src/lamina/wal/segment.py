@@ -37,7 +37,7 @@ class SegmentWriter:
     def __init__(self, file: LogFile, header: SegmentHeader, *, durable: int) -> None:
         self._file = file
         self._binding = binding_of(encode_segment_header(header))
-        self._failure: LaminaError | None = None
+        self._failure: BaseException | None = None
         self.header = header
         self.synced_position = durable
 
@@ -92,7 +92,7 @@ class SegmentWriter:
         )
         try:
             self._file.append([header, *payload, padding])
-        except LaminaError as error:
+        except BaseException as error:
             self._failure = error
             raise
         crc = int.from_bytes(header[56:60], "little")
@@ -104,7 +104,7 @@ class SegmentWriter:
         end = self.position
         try:
             self._file.sync()
-        except LaminaError as error:
+        except BaseException as error:
             self._failure = error
             raise
         self.synced_position = end
@@ -114,7 +114,7 @@ class SegmentWriter:
         self.check_usable()
         try:
             self._file.truncate(size)
-        except LaminaError as error:
+        except BaseException as error:
             self._failure = error
             raise
         self.synced_position = size
@@ -124,10 +124,10 @@ class SegmentWriter:
 
     def check_usable(self) -> None:
         """Raise if a write or sync has failed before."""
-        if self._failure is not None:
+        if (failure := self._failure) is not None:
+            why = failure.message if isinstance(failure, LaminaError) else repr(failure)
             raise StoreError(
-                f"an earlier write or sync failed, so nothing more is written: "
-                f"{self._failure.message}",
+                f"an earlier write or sync failed, so nothing more is written: {why}",
                 where=self.path,
                 advice="Close the log, look at the disk, open it again",
             )

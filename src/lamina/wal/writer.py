@@ -14,14 +14,15 @@ import pyarrow as pa
 
 from lamina.disk.base import Disk
 from lamina.errors import Refused, UsageError
+from lamina.format.canonical import sha256_hex
 from lamina.format.commit import (
     CheckpointRecord,
     CommitRecord,
     Point,
     WalRange,
+    checked_commit,
     decode_commit,
     encode_checkpoint,
-    encode_commit,
 )
 from lamina.format.manifest_model import ConnectorCheckpoint
 from lamina.format.wal import Kind
@@ -29,6 +30,7 @@ from lamina.wal.chain import SegmentChain
 from lamina.wal.reader import SegmentReader
 from lamina.wal.runs import ENTRY_SCHEMA, OPERATOR, serialize
 from lamina.wal.scan import Tail
+from lamina.wal.whole import Whole
 
 FRAME_BYTES = 64 * 1024
 SEGMENT_BYTES = 64 * 1024 * 1024
@@ -60,6 +62,7 @@ class CoreWalWriter:
         self._pending: list[bytes | None] = []  # key, value, key, value, ...
         self._room = FRAME_BYTES  # left in the frame
         self._since_commit: list[WalRange] = []
+        self._whole = Whole()
         self._chain = SegmentChain(
             disk,
             core_id,
@@ -147,30 +150,29 @@ class CoreWalWriter:
     def append_put(self, key: bytes, value: bytes) -> None:
         """Collect one entry; its number is what `sequence` was before."""
         self._room -= len(key) + len(value)  # first: what has no length is not collected
-        pending = self._pending
-        pending.append(key)
-        pending.append(value)
+        self._pending.extend((key, value))  # in one: nothing comes in between
         if self._room <= 0:
             self._frame()
 
     def append_delete(self, key: bytes) -> None:
         """Collect a delete; its number is what `sequence` was before."""
         self._room -= len(key)
-        pending = self._pending
-        pending.append(key)
-        pending.append(None)
+        self._pending.extend((key, None))
         if self._room <= 0:
             self._frame()
 
     def append_batch(self, batch: pa.RecordBatch, *, operator: str = OPERATOR) -> WalRange:
         """Append an Arrow batch as it is: one RUN, its rows are its entries."""
         self._frame()
-        return self._append_run(serialize(batch), batch.num_rows, operator)
+        payload = serialize(batch)
+        with self._whole.step():
+            return self._append_run(payload, batch.num_rows, operator)
 
     def append_epoch_barrier(self) -> int:
         """Everything of this epoch stands before this record; returns its offset."""
         self._frame()
-        return self._append(Kind.BARRIER, b"")
+        with self._whole.step():
+            return self._append(Kind.BARRIER, b"")
 
     def append_commit(
         self,
@@ -198,10 +200,13 @@ class CoreWalWriter:
             source_watermarks=source_watermarks or {},
             ranges=tuple(self._since_commit),
         )
-        self._append(Kind.COMMIT, encode_commit(commit))
-        self._since_commit = []
-        self._head = commit.point
-        return self._head
+        data = checked_commit(commit)
+        point = Point(commit.epoch, sha256_hex(data))
+        with self._whole.step():
+            self._append(Kind.COMMIT, data)
+            self._since_commit = []
+            self._head = point
+        return point
 
     def take_ranges(self) -> tuple[WalRange, ...]:
         """What was appended since the last commit or call, for a COMMIT in the driver log."""
@@ -212,21 +217,23 @@ class CoreWalWriter:
     def append_checkpoint(self, record: CheckpointRecord) -> int:
         """Note that a checkpoint exists; recovery holds the store to it. Returns its offset."""
         self._frame()
-        return self._append(Kind.CHECKPOINT, encode_checkpoint(record))
+        with self._whole.step():
+            return self._append(Kind.CHECKPOINT, encode_checkpoint(record))
 
     def sync(self) -> None:
         """fdatasync: everything appended so far survives a power cut, or this raises."""
         self._frame()
-        self._chain.sync()
-        self._synced_sequence = self._framed_sequence
+        with self._whole.step():
+            self._chain.sync()
+            self._synced_sequence = self._framed_sequence
 
     # segments
 
     def rotate(self) -> str:
         """Go on in a new segment; returns its path."""
         self._frame()
-        self._chain.rotate(self._epoch, self._framed_sequence)
-        self._synced_sequence = self._framed_sequence
+        with self._whole.step():
+            self._rotate()
         return self.segment
 
     def reset(self) -> str:
@@ -235,20 +242,23 @@ class CoreWalWriter:
         What stands in older segments goes when whole segments are dropped, not here.
         """
         self._frame()
-        self._chain.generation += 1
-        self._since_commit = []
-        return self.rotate()
+        with self._whole.step():
+            self._chain.generation += 1
+            self._since_commit = []
+            self._rotate()
+        return self.segment
 
     def truncate(self, position: int) -> str | None:
         """Cut this segment at a record boundary; what is cut is kept, its path returned."""
         self._frame()
-        kept = self._chain.truncate(position)
-        self._synced_sequence = self._framed_sequence
-        if self._commits_here:
-            self._head = _last_commit(self._disk, self._chain.read_tails())
-        self._since_commit = [
-            r for r in self._since_commit if r.segment != self.segment or r.offset < position
-        ]
+        with self._whole.step():
+            kept = self._chain.truncate(position)
+            self._synced_sequence = self._framed_sequence
+            if self._commits_here:
+                self._head = _last_commit(self._disk, self._chain.read_tails())
+            self._since_commit = [
+                r for r in self._since_commit if r.segment != self.segment or r.offset < position
+            ]
         return kept
 
     def close(self) -> None:
@@ -280,6 +290,7 @@ class CoreWalWriter:
 
         What cannot be written stays collected, so that no later commit goes without it.
         """
+        self._whole.check()
         if not self._pending:
             return
         keys, values = self._pending[::2], self._pending[1::2]
@@ -288,8 +299,14 @@ class CoreWalWriter:
             batch = pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise UsageError(f"keys and values are bytes: {error}") from error
-        self._append_run(serialize(batch), len(keys), OPERATOR)
-        self._pending, self._room = [], FRAME_BYTES
+        payload = serialize(batch)
+        with self._whole.step():
+            self._append_run(payload, len(keys), OPERATOR)
+            self._pending, self._room = [], FRAME_BYTES
+
+    def _rotate(self) -> None:
+        self._chain.rotate(self._epoch, self._framed_sequence)
+        self._synced_sequence = self._framed_sequence
 
     def _append_run(self, payload: list[pa.Buffer], count: int, operator: str) -> WalRange:
         first = self._framed_sequence
