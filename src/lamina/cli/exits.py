@@ -29,6 +29,7 @@ class Exit(IntEnum):
     CONFLICT = 5
     FAILED = 6
     INTERRUPTED = 130
+    PIPE_CLOSED = 141
 
 
 MEANINGS = {
@@ -40,6 +41,7 @@ MEANINGS = {
     Exit.CONFLICT: "a rule or another process forbids it",
     Exit.FAILED: "the store or the environment failed",
     Exit.INTERRUPTED: "interrupted, or answered no",
+    Exit.PIPE_CLOSED: "whoever read the output has gone",
 }
 
 # A class that is not here has the code of its nearest ancestor that is.

@@ -7,6 +7,7 @@ is also the answer on stdout. Anything else is a bug and keeps its traceback.
 from __future__ import annotations
 
 import io
+import os
 import signal
 import sys
 import traceback
@@ -57,6 +58,10 @@ class LaminaGroup(click.Group):
         except click.Abort:
             click.echo("interrupted; run the command again to go on", err=True)
             code = Exit.INTERRUPTED
+        except SystemExit:  # click's answer to a closed pipe; its exit code would mean warnings
+            code = Exit.PIPE_CLOSED
+        except OSError as error:  # of stdout: every other one has a type of ours
+            code = _stdout_failed(error)
         sys.exit(int(code or 0))
 
 
@@ -115,6 +120,12 @@ def _stop_waiting_on_interrupt(session: Session) -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, interrupt)
+
+
+def _stdout_failed(error: OSError) -> Exit:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nothing more can be said there, also at exit
+    click.echo(f"error: the output cannot be written: {error.strerror}", err=True)
+    return Exit.FAILED
 
 
 def _usage(error: click.ClickException) -> UsageError:
