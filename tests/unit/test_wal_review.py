@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +14,10 @@ import pyarrow as pa
 import pytest
 
 from lamina.disk import LocalDisk
-from lamina.errors import Refused, StoreError, UsageError
+from lamina.errors import AlreadyExists, LaminaError, NotFound, Refused, StoreError, UsageError
 from lamina.format.commit import AdoptRecord, CommitRecord, Point
 from lamina.format.manifest_model import ConnectorCheckpoint
+from lamina.recovery import RecoveryConfig
 from lamina.wal import (
     CoreWalWriter,
     DriverLog,
@@ -25,7 +29,8 @@ from lamina.wal import (
     read_up_to,
     replay_core,
 )
-from lamina.wal.scan import read_tail
+from lamina.wal.scan import read_tail, segments_of
+from tests.unit.recoveries import Pipeline
 from tests.unit.wal_logs import HOME, commit_epoch, driver_commit, home_at, open_writer
 
 NOTHING = AdoptRecord(None, ())
@@ -353,3 +358,157 @@ def test_a_digest_was_computed_at_each_use(monkeypatch: pytest.MonkeyPatch) -> N
     assert commit.digest == digest
     assert commit == CommitRecord(epoch=1, generation=1)
     assert "digest" not in repr(commit)
+
+
+# files and locks
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc")
+
+
+def test_a_released_lock_was_held_by_a_forked_process(disk: LocalDisk) -> None:
+    lock = disk.try_lock("lock")
+    assert lock is not None
+    inherited = os.dup(lock._fd)  # what a fork does
+    try:
+        lock.release()
+        again = disk.try_lock("lock")
+        assert again is not None
+        again.release()
+    finally:
+        os.close(inherited)
+
+
+@needs_proc
+def test_a_failed_lock_kept_its_file_open(disk: LocalDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    before = open_files()
+    for _ in range(3):
+        with pytest.raises(StoreError):
+            disk.try_lock("lock")
+    assert open_files() == before
+
+
+@needs_proc
+def test_a_failed_sync_of_a_reopened_segment_kept_it_open(
+    disk: LocalDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_: int) -> None:
+        raise OSError(errno.EIO, "io")
+
+    open_writer(disk).close()
+    before = open_files()
+    monkeypatch.setattr(os, "fdatasync", failing)
+    for _ in range(3):
+        with pytest.raises(StoreError):
+            open_writer(disk)
+    assert open_files() == before
+
+
+def test_writers_without_the_lock_raced_for_a_name(disk: LocalDisk) -> None:
+    opened: list[CoreWalWriter] = []
+    together = threading.Barrier(8)
+
+    def open_one() -> None:
+        together.wait()
+        opened.append(open_writer(disk))
+
+    with open_writer(disk):
+        for _ in range(5):
+            threads = [threading.Thread(target=open_one) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert len({writer.segment for writer in opened}) == 40
+    for writer in opened:
+        writer.close()
+
+
+@pytest.mark.parametrize("below", ["", "further/down"])
+def test_a_scratch_folder_that_cannot_be_made_was_an_error_of_python(
+    tmp_path: Path, below: str
+) -> None:
+    line = Pipeline(tmp_path)
+    line.start()
+    line.epoch(1, {b"a": b"1"})
+    line.checkpoint()
+    line.stop()
+    (tmp_path / "file").write_text("x")
+    manager = line.manager()
+    manager._scratch = tmp_path / "file" / below
+    with pytest.raises(LaminaError) as caught:
+        manager.run()
+    assert isinstance(caught.value, AlreadyExists | NotFound), "and not that the state is lost"
+    assert caught.value.where == str(manager._scratch)
+
+
+# a home that comes back
+
+
+def test_a_home_that_came_back_used_its_epochs_again(tmp_path: Path) -> None:
+    line = Pipeline(tmp_path, home="first")
+    moved = RecoveryConfig(partitions=2, take_over_home=True)
+    line.start()
+    line.epoch(1, {b"a": b"1"})
+    line.checkpoint()
+    for epoch in range(2, 6):
+        line.epoch(epoch, {})
+    line.stop()
+    line.home = "second"
+    assert line.start(moved).head == line.commits[0].point
+    line.stop()
+    line.home = "first"
+    found = line.start(moved)
+    assert found.head == line.commits[0].point, "what it held was given up"
+    assert found.next_epoch == 6
+    line.stop()
+
+
+# open_at
+
+
+@pytest.mark.parametrize("how", ["short", "sector"])
+def test_open_at_made_a_new_segment_beside_a_torn_one(
+    disk: LocalDisk, tmp_path: Path, how: str
+) -> None:
+    with open_writer(disk) as writer:
+        commit_epoch(writer, 1, {b"a": b"1"})
+        good = writer.position
+        writer.set_epoch(2)
+        writer.append_put(b"a", b"2" * 3000)
+        writer.append_commit({})
+        end = writer.position
+    path = tmp_path / writer.segment
+    if how == "sector":
+        lose_a_sector(path, b"2")
+    else:
+        path.write_bytes(path.read_bytes()[: good + 1000])
+    torn = path.read_bytes()
+    for beyond in (good + 64, end):
+        with pytest.raises(Refused):
+            CoreWalWriter.open_at(0, disk, beyond, home=HOME)
+    assert path.read_bytes() == torn
+    with CoreWalWriter.open_at(0, disk, good, home=HOME) as again:
+        assert (again.segment, again.position) == (writer.segment, good)
+        assert (tmp_path / f"{writer.segment}.cut-{good}").read_bytes() == torn[good:]
+        assert again.head is not None
+        assert again.head.epoch == 1
+        commit_epoch(again, 3, {b"b": b"3"})
+    assert segments_of(disk, 0) == (writer.segment,)
+    assert [c.epoch for c in replay_core(disk, 0, HOME).commits] == [1, 3]
+
+
+def test_open_at_without_the_lock_made_a_segment(disk: LocalDisk) -> None:
+    with open_writer(disk) as writer:
+        commit_epoch(writer, 1, {b"a": b"1"})
+        with pytest.raises(Refused, match="lock"):
+            CoreWalWriter.open_at(0, disk, 64, home=HOME)
+        assert segments_of(disk, 0) == (writer.segment,)

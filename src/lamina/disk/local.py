@@ -100,6 +100,9 @@ class LocalDisk:
             except BlockingIOError:
                 os.close(fd)
                 return None
+            except BaseException:
+                os.close(fd)
+                raise
             return LocalLock(fd)
 
     def _path(self, path: str) -> Path:
@@ -164,9 +167,13 @@ class LocalLock:
         self._fd = fd
 
     def release(self) -> None:
+        """Not by closing alone: a process forked meanwhile has the descriptor too."""
         if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+            finally:
+                os.close(self._fd)
+                self._fd = -1
 
 
 def _read_exactly(fd: int, offset: int, size: int) -> bytes:

@@ -39,6 +39,7 @@ class Found:
     carried: Mapping[CheckpointId, tuple[Commit, ...]] = field(default_factory=dict)
     dropped: frozenset[str] = frozenset()  # COMMITs whose runs went with their WAL segment
     wal_epoch: int = 0  # the highest that a core's log has reached, committed or not
+    void: bool = False  # another home owns the pipeline: *segments* only say which epochs are used
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,8 @@ def plan_fresh(found: Found) -> Plan:
 
 def _own_segments(found: Found) -> tuple[Segment, ...]:
     """Segments from before another home owned the pipeline are void: their epochs were given up."""
+    if found.void:
+        return ()
     return tuple(s for s in found.segments if s.generation >= found.history.home_since)
 
 

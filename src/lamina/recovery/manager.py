@@ -22,6 +22,7 @@ from lamina.errors import AlreadyExists, Corrupt, Fenced, NotFound, Refused
 from lamina.format.commit import AdoptRecord, CommitRecord
 from lamina.format.manifest_model import Artifact, CheckpointManifest
 from lamina.ids import CheckpointId
+from lamina.os_errors import typed_errors
 from lamina.protocol.driver import next_generation
 from lamina.protocol.history import History
 from lamina.protocol.recovery import Found, Plan, check_claim, plan_fresh, plan_recovery
@@ -198,6 +199,8 @@ class RecoveryManager:
             if plan.checkpoint is None:
                 return plan, None, {}
             id = plan.checkpoint.id
+            with typed_errors(self._scratch):  # not below: a checkpoint is not damaged by it
+                self._scratch.mkdir(parents=True, exist_ok=True)
             try:
                 manifest = self._checkpointer.load_manifest(id)
                 return plan, manifest, self._fetch(manifest, report)
@@ -229,7 +232,6 @@ class RecoveryManager:
 
     def _fetch(self, manifest: CheckpointManifest, report: Report) -> dict[str, Path]:
         """Every artifact into a file of its own, each proven by size and digest, once."""
-        self._scratch.mkdir(parents=True, exist_ok=True)
         files: dict[str, Path] = {}
         done_bytes = 0
         jobs = run_bounded(

@@ -57,7 +57,7 @@ def scan_home(
     """Read the logs of a home, then the store's: a checkpoint made in between is no damage.
 
     *own_generation* is left out: it has just been claimed. In a home that does not own the
-    pipeline, what its driver log holds has been given up (R2).
+    pipeline, what its driver log holds has been given up (R2); only its numbers still count (R4).
     """
     driver = tuple(
         segment
@@ -76,11 +76,12 @@ def scan_home(
     ends = [(s.path, s.end) for s in driver] + [(t.path, t.end) for t in cores]
     found = Found(
         history=history,
-        segments=() if moving else tuple(segment.rules() for segment in driver),
+        segments=tuple(segment.rules() for segment in driver),
         sinks=sinks,
         damaged={},
         dropped=frozenset(d for d, c in commits.items() if not _has_segments(home, c)),
         wal_epoch=max((tail.epoch for tail in cores), default=0),
+        void=moving,
     )
     left = tuple(
         LeftAside(path, end.end, end.bytes, end.reason)

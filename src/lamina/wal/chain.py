@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from lamina.disk.base import Disk, Lock
-from lamina.errors import Refused
+from lamina.errors import AlreadyExists, Refused
 from lamina.format.home_names import (
     OWN,
     CoreSegment,
@@ -41,7 +41,9 @@ class SegmentChain:
         tag: str,
         segment_bytes: int,
         judge: bool,
+        to_cut: bool = False,
     ) -> None:
+        """With *to_cut* the newest segment is opened however it ends: `truncate` comes next."""
         self._disk = disk
         self._core = core
         self._home = home
@@ -55,7 +57,7 @@ class SegmentChain:
         self._lock: Lock | None = disk.try_lock(core_lock(core))
         try:
             self.tails = self.read_tails()
-            self._segment = self._continue()
+            self._segment = self._open_to_cut() if to_cut else self._continue()
         except BaseException:
             self.close()
             raise
@@ -137,22 +139,47 @@ class SegmentChain:
         tail = next(tail for tail in self.tails if tail.path == shared[-1])
         if not self._fits(tail):
             return None
+        return self._reopen(tail)
+
+    def _open_to_cut(self) -> SegmentWriter | None:
+        shared = shared_segments(tail.path for tail in self.tails)
+        if self._lock is None:
+            raise Refused(f"another process has the lock of core {self._core}: only it cuts here")
+        if not shared:
+            return None
+        tail = next(tail for tail in self.tails if tail.path == shared[-1])
+        segment = self._reopen(tail) if self._is_ours(tail) else None
+        if segment is None:
+            raise Refused(
+                f"the newest segment is not one that generation {self.generation} can go on in",
+                where=tail.path,
+            )
+        return segment
+
+    def _reopen(self, tail: Tail) -> SegmentWriter | None:
         assert tail.header is not None
         file = self._disk.open(tail.path)
-        if file.size != tail.size:
-            file.close()  # somebody without the lock appends there: leave it to them
-            return None
-        segment = SegmentWriter(file, tail.header, durable=tail.durable)
-        segment.sync()  # what a killed process wrote must not count as synced before it is
+        try:
+            if file.size != tail.size:
+                file.close()  # somebody without the lock appends there: leave it to them
+                return None
+            segment = SegmentWriter(file, tail.header, durable=tail.durable)
+            segment.sync()  # what a killed process wrote must not count as synced before it is
+        except BaseException:
+            file.close()
+            raise
         return segment
 
     def _fits(self, tail: Tail) -> bool:
         return (
-            isinstance(tail.end, Clean)
-            and tail.header is not None
+            isinstance(tail.end, Clean) and self._is_ours(tail) and tail.size < self._segment_bytes
+        )
+
+    def _is_ours(self, tail: Tail) -> bool:
+        return (
+            tail.header is not None
             and tail.header.generation == self.generation
             and tail.header.partitions == self._partitions
-            and tail.size < self._segment_bytes
         )
 
     def _create(self, epoch: int, sequence: int) -> SegmentWriter:
@@ -163,14 +190,19 @@ class SegmentChain:
             tag = self._tag if number == 0 else f"{self._tag}.{number:06d}"
             tag += "" if self.locked else OWN
             path = segment_path(CoreSegment(self._core, self.generation, epoch, tag))
-            if path not in taken:
-                return SegmentWriter.create(self._disk, path, header)
             number += 1
+            if path in taken:
+                continue
+            try:
+                return SegmentWriter.create(self._disk, path, header)
+            except AlreadyExists:
+                continue  # who has no lock may meet others at it
 
     def _check_boundary(self, position: int) -> None:
         if position > self.position:
             raise Refused(f"position {position} is beyond the end, {self.position}")
         reader = SegmentReader(self._disk, self.path)
         ends = {HEADER_SIZE, *(record.end for record in reader.records(payloads=False))}
-        if position not in ends:
+        last = read_tail(self._disk, self.path, self._home, judge=False).end.end
+        if position not in ends or position > last:
             raise Refused(f"no record begins at position {position} of {self.path}")

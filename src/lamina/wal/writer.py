@@ -51,10 +51,12 @@ class CoreWalWriter:
         tag: str = "library",
         segment_bytes: int = SEGMENT_BYTES,
         commits_here: bool = True,
+        to_cut: bool = False,
     ) -> None:
         """With *commits_here* this log decides by itself, so damage anywhere in it stops.
 
         Without, the driver log decides, and what it does not name is not judged (R1).
+        *to_cut* is for `open_at`.
         """
         self.core_id = core_id
         self._disk = disk
@@ -72,6 +74,7 @@ class CoreWalWriter:
             tag=tag,
             segment_bytes=segment_bytes,
             judge=commits_here,
+            to_cut=to_cut,
         )
         self._commits_here = commits_here
         tails = self._chain.tails
@@ -89,8 +92,11 @@ class CoreWalWriter:
     def open_at(
         cls, core_id: int, disk: Disk, position: int, *, home: bytes, generation: int = 1
     ) -> CoreWalWriter:
-        """Go on at *position* of the newest segment; what stood behind it is kept aside."""
-        writer = cls(core_id, disk, home=home, generation=generation)
+        """Go on at *position* of the newest segment; what stood behind it is kept aside.
+
+        Also if that segment is torn: up to there it is not.
+        """
+        writer = cls(core_id, disk, home=home, generation=generation, to_cut=True)
         try:
             writer.truncate(position)
         except BaseException:
