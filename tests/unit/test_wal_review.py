@@ -74,7 +74,7 @@ COLUMNS: dict[str, pa.Array] = {
         pa.array([0, 1, 2, 3, 4]), pa.array(["k", "l", "m", "n"]), WORDS
     ),
     "run ends": pa.RunEndEncodedArray.from_arrays([2, 4], ["x", "y"]),
-    "dense union": pa.UnionArray.from_sparse(pa.array([0, 1, 0, 1], pa.int8()), [NUMBERS, WORDS]),
+    "union": pa.UnionArray.from_sparse(pa.array([0, 1, 0, 1], pa.int8()), [NUMBERS, WORDS]),
 }
 
 

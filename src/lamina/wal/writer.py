@@ -156,14 +156,16 @@ class CoreWalWriter:
     def append_put(self, key: bytes, value: bytes) -> None:
         """Collect one entry; its number is what `sequence` was before."""
         self._room -= len(key) + len(value)  # first: what has no length is not collected
-        self._pending.extend((key, value))  # in one: nothing comes in between
+        pending = self._pending
+        pending += (key, value)  # at once: no interrupt comes in between
         if self._room <= 0:
             self._frame()
 
     def append_delete(self, key: bytes) -> None:
         """Collect a delete; its number is what `sequence` was before."""
         self._room -= len(key)
-        self._pending.extend((key, None))
+        pending = self._pending
+        pending += (key, None)
         if self._room <= 0:
             self._frame()
 
