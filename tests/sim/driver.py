@@ -109,7 +109,8 @@ class Driver:
         records = self._records()
         found = Found(
             history=history,
-            segments=() if moving else self._segments(),
+            segments=self._segments(),
+            void=moving,
             sinks={s.name: s.position for s in self.world.sinks},
             damaged={id: why for id, why in loaded.items() if isinstance(why, str)},
             carried={id: manifest.carried for id, (manifest, _) in good.items()},

@@ -22,6 +22,7 @@ from lamina.errors import (
     WouldLose,
 )
 from lamina.format.commit import CheckpointRecord, CommitRecord, Point
+from lamina.format.manifest import CheckpointManifest
 from lamina.recovery import Recovered, RecoveryConfig, RecoveryManager
 from lamina.store import MemoryStore, open_store
 from lamina.wal import LogSet, drop_driver_segments, drop_segments
@@ -620,3 +621,53 @@ def test_damage_in_bytes_that_no_commit_names_stops_nobody(tmp_path: Path) -> No
     assert again[0].segment != unnamed.segment  # nobody appends behind damage
     again.close()
     second.close()
+
+
+@pytest.mark.parametrize("loss", ["gone", "empty", "cut"])
+@pytest.mark.parametrize("checkpointed", [True, False], ids=["checkpoint", "no checkpoint"])
+def test_a_driver_log_that_lost_its_commits_was_taken_for_a_shorter_history(
+    tmp_path: Path, loss: str, checkpointed: bool
+) -> None:
+    disk = LocalDisk(tmp_path / "home")
+
+    def manager(config: RecoveryConfig | None = None) -> RecoveryManager:
+        checkpointer = Checkpointer(open_store(str(tmp_path / "store")))
+        return RecoveryManager(disk, checkpointer, scratch=tmp_path / "scratch", config=config)
+
+    checkpointer = Checkpointer(open_store(str(tmp_path / "store")))
+    first = RecoveryManager(disk, checkpointer, scratch=tmp_path / "scratch").run()
+    logs = LogSet(first.home, 1, generation=first.driver.generation)
+    head: Point | None = None
+    for epoch in (1, 2, 3):
+        logs.set_epoch(epoch)
+        logs[0].append_put(b"k%d" % epoch, b"v")
+        logs.sync_all()
+        head = first.driver.commit(
+            CommitRecord(
+                epoch=epoch,
+                generation=first.driver.generation,
+                parent=head,
+                follows=head,
+                ranges=logs.take_ranges(),
+            )
+        )
+        if epoch == 2 and checkpointed:
+            begin = checkpointer.begin(full=True)
+            manifest = CheckpointManifest(
+                checkpoint_id=begin.id, epoch=2, timestamp_ms=1, commit_digest=head.digest
+            )
+            checkpointer.commit(begin, manifest)
+    logs.close()
+    first.close()
+    (segment,) = (tmp_path / "home" / "driver").glob("*.wal")
+    if loss == "gone":
+        segment.unlink()
+    else:
+        segment.write_bytes(segment.read_bytes()[: 0 if loss == "empty" else 700])
+    if loss != "gone" and not checkpointed:
+        return  # nothing is left that could tell how long the log was
+    with pytest.raises(WouldLose, match="driver log of this home"):
+        manager().run()
+    lost = manager(RecoveryConfig(lose_after=2)).run()
+    assert lost.state.epoch == (2 if checkpointed else 0)
+    lost.close()

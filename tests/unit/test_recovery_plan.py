@@ -90,13 +90,20 @@ def test_a_driver_log_ahead_of_the_store_is_replayed_on_the_newest_checkpoint() 
     assert plan.adopt == Adopt(point(5), COMMITS[3:])
 
 
-def test_a_store_ahead_of_the_driver_log_needs_no_replay() -> None:
-    plan = plan_recovery(found(stored(1, 5), segment(*COMMITS[:3])))
+def test_a_driver_log_behind_its_own_checkpoint_has_lost_commits_and_stops() -> None:
+    behind = found(stored(1, 5), segment(*COMMITS[:3]))
+    with pytest.raises(WouldLose, match="ends with epoch 3, and a checkpoint made here holds"):
+        plan_recovery(behind)
+    plan = plan_recovery(behind, lose_after=5)
     assert (base_epoch(plan), plan.replay, plan.head) == (5, (), point(5))
 
 
-def test_a_lost_driver_log_is_replaced_by_the_store() -> None:
-    plan = plan_recovery(found(stored(2, 4)))
+def test_a_lost_driver_log_stops_unless_the_home_is_another() -> None:
+    with pytest.raises(WouldLose, match="holds no epoch"):
+        plan_recovery(found(stored(2, 4)))
+    with pytest.raises(WouldLose, match="holds no epoch"):
+        plan_recovery(found(Scribe().take_over(1).history, driver_lost=True))
+    plan = plan_recovery(found(stored(2, 4), void=True))
     assert (base_epoch(plan), plan.head, plan.next_epoch) == (4, point(4), 5)
 
 
@@ -119,7 +126,7 @@ def test_epochs_are_never_used_again_whoever_has_seen_them() -> None:
     seen_by_segment = plan_recovery(found(stored(3), segment(*COMMITS[:3]), unadopted))
     assert seen_by_segment.next_epoch == 10
     history = Scribe().take_over(1).checkpoint(3, 3, digest="a3").rewind(20, 3, 3).take_over(2)
-    assert plan_recovery(found(history.history)).next_epoch == 21
+    assert plan_recovery(found(history.history, void=True)).next_epoch == 21
 
 
 # damage
@@ -144,7 +151,7 @@ def test_all_damaged_is_equal_to_genesis_plus_the_whole_wal() -> None:
 
 def test_a_damaged_newest_without_wal_stops_and_names_it() -> None:
     with pytest.raises(WouldLose, match=r"epoch 4.*rotten") as caught:
-        plan_recovery(found(stored(2, 4), damaged=(4,)))
+        plan_recovery(found(stored(2, 4), damaged=(4,), void=True))
     assert "--lose-after" in caught.value.advice
 
 
@@ -260,7 +267,7 @@ def test_sinks_behind_get_what_they_miss_in_order() -> None:
 
 def test_output_that_the_checkpoint_carries_is_published_without_a_driver_log() -> None:
     carried = {cid(4): COMMITS[2:4]}
-    plan = plan_recovery(found(stored(4), sinks={"slow": sink(2)}, carried=carried))
+    plan = plan_recovery(found(stored(4), sinks={"slow": sink(2)}, carried=carried, void=True))
     assert epochs(plan.publish["slow"]) == [3, 4]
     assert plan.replay == ()
     assert epochs(plan.adopt.commits) == [3, 4]
@@ -268,12 +275,12 @@ def test_output_that_the_checkpoint_carries_is_published_without_a_driver_log() 
 
 def test_a_sink_behind_whose_output_nobody_has_stops() -> None:
     with pytest.raises(Diverged, match="'slow'"):
-        plan_recovery(found(stored(4), sinks={"slow": sink(2)}))
+        plan_recovery(found(stored(4), sinks={"slow": sink(2)}, void=True))
 
 
 def test_a_sink_ahead_of_everything_known_stops() -> None:
     with pytest.raises(WouldLose, match="holds epoch 5") as caught:
-        plan_recovery(found(stored(4), sinks={"fast": sink(5)}))
+        plan_recovery(found(stored(4), sinks={"fast": sink(5)}, void=True))
     assert "--lose-after" in caught.value.advice
 
 

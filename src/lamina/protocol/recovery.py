@@ -40,6 +40,7 @@ class Found:
     dropped: frozenset[str] = frozenset()  # COMMITs whose runs went with their WAL segment
     wal_epoch: int = 0  # the highest that a core's log has reached, committed or not
     void: bool = False  # another home owns the pipeline: *segments* only say which epochs are used
+    driver_lost: bool = False  # core logs are there, and no driver log that could have made them
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,8 @@ def plan_recovery(found: Found, *, lose_after: int | None = None) -> Plan:
     segments = _own_segments(found)
     commits = by_digest(segments)
     top = _highest(found, accepted_head(segments))
+    if lose_after is None:
+        check_driver_log(found, accepted_head(segments))
     head, checkpoint, skipped = _reach(found, commits, top, lose_after)
     if checkpoint is not None:
         commits |= {c.point.digest: c for c in found.carried.get(checkpoint.id, ())}
@@ -127,6 +130,28 @@ def _own_segments(found: Found) -> tuple[Segment, ...]:
     return tuple(s for s in found.segments if s.generation >= found.history.home_since)
 
 
+def check_driver_log(found: Found, driver: Point | None) -> None:
+    """A home that owns the pipeline has decided at least what its own checkpoints hold.
+
+    A driver log that is gone, or ends before them, has lost COMMITs: nobody knows how many.
+    """
+    if found.void:
+        return
+    newest = found.history.newest
+    decided = newest is not None and newest.entry.commit_digest is not None
+    own = decided and newest is not None and newest.generation >= found.history.home_since
+    behind = own and newest is not None and (driver is None or driver.epoch < newest.epoch)
+    if behind or found.driver_lost:
+        holds = f"ends with epoch {driver.epoch}" if driver else "holds no epoch"
+        raise WouldLose(
+            f"the driver log of this home {holds}"
+            + (f", and a checkpoint made here holds epoch {newest.epoch}" if newest else "")
+            + ": it has lost what was acknowledged since",
+            advice="Restore the files of driver/ from a copy of the home. To go on without what "
+            "they held: --lose-after EPOCH",
+        )
+
+
 def _highest(found: Found, driver: Point | None) -> Point | None:
     newest = found.history.newest
     stored = None if newest is None else point_of(newest)
@@ -166,7 +191,7 @@ def _candidates(
     yield from sorted(
         (p for p in points if p.epoch <= lose_after), key=lambda p: p.epoch, reverse=True
     )
-    if lose_after == 0:
+    if lose_after == 0 or top is None:
         yield None
 
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from lamina.errors import LogDamaged, NotFound
 from lamina.format.commit import CommitRecord
+from lamina.protocol.driver import accepted_head
 from lamina.protocol.history import History
 from lamina.protocol.recovery import Found
 from lamina.protocol.sinks import SinkPosition
@@ -59,13 +60,11 @@ def scan_home(
     *own_generation* is left out: it has just been claimed. In a home that does not own the
     pipeline, what its driver log holds has been given up (R2); only its numbers still count (R4).
     """
-    driver = tuple(
-        segment
-        for segment in read_driver_log(home.disk, home.identity)
-        if segment.generation != own_generation
-    )
-    commits = {digest: c for segment in driver for digest, c in segment.known().items()}
+    driver = _driver_log(home, own_generation)
     history = look()
+    if _behind(driver, history):
+        driver = _driver_log(home, own_generation)  # nobody is fenced: it has gone on meanwhile
+    commits = {digest: c for segment in driver for digest, c in segment.known().items()}
     moving = history.home not in ("", home.name)
     check_markers(driver, history)
     cores = [
@@ -82,6 +81,7 @@ def scan_home(
         dropped=frozenset(d for d, c in commits.items() if not _has_segments(home, c)),
         wal_epoch=max((tail.epoch for tail in cores), default=0),
         void=moving,
+        driver_lost=not driver and bool(cores),
     )
     left = tuple(
         LeftAside(path, end.end, end.bytes, end.reason)
@@ -98,6 +98,16 @@ def scan_home(
         moving=moving,
         core_segments=frozenset(tail.path for tail in cores),
     )
+
+
+def _driver_log(home: Home, own_generation: int) -> tuple[DriverSegmentContent, ...]:
+    found = read_driver_log(home.disk, home.identity)
+    return tuple(segment for segment in found if segment.generation != own_generation)
+
+
+def _behind(driver: tuple[DriverSegmentContent, ...], history: History) -> bool:
+    head = accepted_head(segment.rules() for segment in driver)
+    return history.newest is not None and (head is None or head.epoch < history.newest.epoch)
 
 
 def check_markers(driver: tuple[DriverSegmentContent, ...], history: History) -> None:
