@@ -14,12 +14,15 @@ from lamina.format.manifest import Run
 from lamina.protocol.history import COPY_HOME
 from lamina.protocol.retention import wal_floor
 from lamina.store import LocalStore, MemoryStore, ObjectInfo, open_store
+from lamina.testing import Fault, FaultKind, FaultyStore, Killed
 from tests.unit.checkpoints import (
     WatchedStore,
     assert_loads_exactly,
+    copy_of,
     keys,
     open_pipeline,
     reader,
+    snapshot_of,
     take_checkpoint,
 )
 
@@ -184,3 +187,22 @@ def test_a_base_of_copies_is_nobodys_after_a_gc() -> None:
     third = take_checkpoint(source, 3)
     copy_checkpoint(source, third.id, there)
     assert verify(there).ok
+
+
+def test_a_gc_killed_after_its_last_delete_kept_copies_out_for_ever() -> None:
+    source = open_pipeline(base="live")
+    made = [take_checkpoint(source, 1), take_checkpoint(source, 2), take_checkpoint(source, 3)]
+    prepared = MemoryStore()
+    for each in made[:2]:
+        copy_checkpoint(source, each.id, reader(prepared, base="t", limit=1))
+    counted = FaultyStore(copy_of(snapshot_of(prepared)))
+    run_gc(reader(counted, base="t", seed=7, limit=1), retain=1)
+    for operation, calls in sorted(counted.calls.items()):
+        for call in range(1, calls + 1):
+            store = copy_of(snapshot_of(prepared))
+            fault = Fault(operation, FaultKind.KILL_AFTER, call=call)
+            with suppress(Killed):
+                run_gc(reader(FaultyStore(store, faults=[fault]), base="t", seed=7), retain=1)
+            run_gc(reader(store, base="t", seed=8), retain=1)
+            copy_checkpoint(source, made[2].id, reader(store, base="t", seed=9))
+            assert verify(reader(store, base="t")).ok, (operation, call)

@@ -67,7 +67,8 @@ def run_gc(checkpointer: Checkpointer, *, retain: int, report: Report = silent) 
     after = checkpointer.log.forget(lambda now: plan_forget(now, retain))
     forget = tuple(c.id for c in before.checkpoints if after.find(c.id) is None)
     folders = collector.folders()
-    if any(folder.delete for folder in folders):
+    interrupted = after.home == GC_HOME  # even with nothing left to delete: copies wait for its end
+    if interrupted or any(folder.delete for folder in folders):
         with _alone(checkpointer):
             folders = collector.folders()
             collector.delete(folders, report)
