@@ -22,6 +22,7 @@ from lamina.format.log import Begin, Committed, encode_begin
 from lamina.format.manifest import Artifact, CheckpointManifest
 from lamina.format.names import parse_id
 from lamina.ids import CheckpointId
+from lamina.os_errors import typed_errors
 from lamina.protocol.history import COPY_HOME, GC_HOME, History
 from lamina.store.base import PART_SIZE_BYTES
 
@@ -150,7 +151,10 @@ def _copy_files(
 ) -> None:
     total = manifest.total_size_bytes
     done_bytes = 0
-    with tempfile.TemporaryDirectory(prefix="lamina-copy-") as folder:
+    with (
+        typed_errors(tempfile.gettempdir()),
+        tempfile.TemporaryDirectory(prefix="lamina-copy-") as folder,
+    ):
         jobs = run_bounded(
             manifest.artifacts(),
             lambda artifact: _copy_file(source, artifact, target, Path(folder)),

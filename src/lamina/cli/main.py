@@ -60,7 +60,9 @@ class LaminaGroup(click.Group):
             code = Exit.INTERRUPTED
         except SystemExit:  # click's answer to a closed pipe; its exit code would mean warnings
             code = Exit.PIPE_CLOSED
-        except OSError as error:  # of stdout: every other one has a type of ours
+        except OSError as error:
+            if error.filename is not None:
+                raise  # of a file, and without a type of ours: a bug, and not stdout's doing
             code = _stdout_failed(error)
         sys.exit(int(code or 0))
 

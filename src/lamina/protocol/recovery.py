@@ -137,19 +137,24 @@ def check_driver_log(found: Found, driver: Point | None) -> None:
     """
     if found.void:
         return
-    newest = found.history.newest
-    decided = newest is not None and newest.entry.commit_digest is not None
-    own = decided and newest is not None and newest.generation >= found.history.home_since
-    behind = own and newest is not None and (driver is None or driver.epoch < newest.epoch)
-    if behind or found.driver_lost:
+    decided = _decided_here(found.history)
+    if found.driver_lost or (driver.epoch if driver else 0) < decided:
         holds = f"ends with epoch {driver.epoch}" if driver else "holds no epoch"
         raise WouldLose(
             f"the driver log of this home {holds}"
-            + (f", and a checkpoint made here holds epoch {newest.epoch}" if newest else "")
+            + (f", and a checkpoint made here holds epoch {decided}" if decided else "")
             + ": it has lost what was acknowledged since",
             advice="Restore the files of driver/ from a copy of the home. To go on without what "
             "they held: --lose-after EPOCH",
         )
+
+
+def _decided_here(history: History) -> int:
+    """The epoch of the newest checkpoint, if a driver log of the home that owns it decided it."""
+    newest = history.newest
+    if newest is None or newest.entry.commit_digest is None:
+        return 0
+    return newest.epoch if newest.generation >= history.home_since else 0
 
 
 def _highest(found: Found, driver: Point | None) -> Point | None:
