@@ -7,12 +7,14 @@ LaminaError
 +-- AlreadyExists         a create-only name is taken by somebody else
 +-- Refused               a rule forbids it: the message says which and what would allow it
 |   +-- StillNeeded       deleting it would break a checkpoint, savepoint or running pipeline
+|   +-- StateChanged      the columns of a state are not those it was written with
 +-- Corrupt               the bytes are all there and wrong: restore them from a copy
 |   +-- SizeMismatch      an object is shorter or longer than its manifest says
 |   +-- DigestMismatch    an object's SHA-256 is not the one its manifest names
 |   +-- BadManifest       a manifest that cannot be read as one
 |   +-- LogDamaged        the commit log has a hole, a broken link or an entry against the rules
 |   +-- WalDamaged        a WAL file holds bytes that nobody wrote, or lacks some that were synced
+|   +-- RunDamaged        a run of keyed state is not what its footer says
 +-- Unsupported           written by a newer Lamina, or needs a feature this one lacks: upgrade
 +-- Fenced                another process took the pipeline over: stop
 +-- Diverged              two histories of one epoch: stop and look
@@ -88,6 +90,11 @@ class StillNeeded(Refused):
     code = "LAM-2101"
 
 
+class StateChanged(Refused):
+    code = "LAM-2102"
+    default_advice = "Read it with the columns it was written with, or start new state"
+
+
 class Corrupt(LaminaError):
     code = "LAM-3000"
     default_advice = "Restore the object from a copy, or use an older checkpoint"
@@ -113,6 +120,11 @@ class LogDamaged(Corrupt):
 class WalDamaged(Corrupt):
     code = "LAM-3005"
     default_advice = "Restore the file from a copy; `lamina wal verify` shows every damaged place"
+
+
+class RunDamaged(Corrupt):
+    code = "LAM-3006"
+    default_advice = "A local run is made again from checkpoint and WAL: open the state again"
 
 
 class Unsupported(LaminaError):

@@ -1,0 +1,1 @@
+"""Keyed state: vnodes, runs, merges, partitions. No Spark here, and no store."""

@@ -1,0 +1,208 @@
+"""What the state of an operator looks like: key columns, value columns, and a column of time.
+
+As Arrow, a run has these columns, in this order:
+
+_slot   uint64   where the row stands (vnodes.py)
+_op     uint8    0: these are the key's values; 1: the key is gone
+...              the key columns
+...              the value columns, null where the key is gone
+
+The schema's metadata says how many of them are the key: `lamina.keys`; which is the time, if one
+is: `lamina.time`; and below which time everything is gone: `lamina.floor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from lamina.errors import Corrupt, StateChanged, UsageError
+from lamina.state.hashing import check_key_type
+from lamina.state.vnodes import Rows
+
+SLOT, OP = "_slot", "_op"
+PUT, DELETE = 0, 1
+SYSTEM_COLUMNS = 2
+KEYS_META, TIME_META, FLOOR_META = b"lamina.keys", b"lamina.time", b"lamina.floor"
+
+
+@dataclass(frozen=True)
+class StateSchema:
+    """The columns of one operator's state."""
+
+    key: pa.Schema
+    value: pa.Schema
+    time: str | None = None  # rows are expired by it
+
+    def __post_init__(self) -> None:
+        names = [*self.key.names, *self.value.names]
+        if not self.key.names:
+            raise UsageError("state has at least one key column")
+        for name in names:
+            if names.count(name) > 1 or name in (SLOT, OP):
+                raise UsageError(f"the column name {name!r} is taken")
+        for field in self.key:
+            check_key_type(field.type, field.name)
+        for field in self.value:
+            if pa.types.is_dictionary(field.type):
+                raise UsageError(f"the value column {field.name!r} is dictionary-encoded")
+        if self.time is not None:
+            self._check_time(self.time)
+
+    @cached_property
+    def run(self) -> pa.Schema:
+        """The schema of a run, without a floor."""
+        return self.run_with(None)
+
+    def run_with(self, floor: int | None) -> pa.Schema:
+        """The schema of a run that says that everything before *floor* is gone."""
+        meta = {KEYS_META: str(len(self.key)).encode()}
+        if self.time is not None:
+            meta[TIME_META] = self.time.encode()
+        if floor is not None:
+            meta[FLOOR_META] = str(floor).encode()
+        return pa.schema(
+            [
+                pa.field(SLOT, pa.uint64(), nullable=False),
+                pa.field(OP, pa.uint8(), nullable=False),
+                *(field.remove_metadata() for field in self.key),
+                *(pa.field(field.name, field.type) for field in self.value),
+            ],
+            meta,
+        )
+
+    @cached_property
+    def row(self) -> pa.Schema:
+        """Key and value columns: what people see."""
+        return pa.schema([*self.key, *self.value])
+
+    def keys_of(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        """The key columns of a run's batch."""
+        return batch.columns[SYSTEM_COLUMNS : SYSTEM_COLUMNS + len(self.key)]
+
+    def values_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The value columns of a run's batch."""
+        columns = batch.columns[SYSTEM_COLUMNS + len(self.key) :]
+        return _batch(columns, self.value, batch.num_rows)
+
+    def rows_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Key and value columns of a run's batch."""
+        return _batch(batch.columns[SYSTEM_COLUMNS:], self.row, batch.num_rows)
+
+    def times_of(self, batch: pa.RecordBatch) -> Rows:
+        """The time column of a run's batch as integers of its own unit; nulls never expire."""
+        assert self.time is not None
+        return time_values(batch.column(self.time))
+
+    def adapt(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A batch of an older, narrower schema as one of this schema."""
+        if batch.schema.equals(self.run):
+            return batch
+        columns = [
+            _widened(batch, field) if field.name in batch.schema.names else _nulls(batch, field)
+            for field in self.run
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.run)
+
+    def _check_time(self, name: str) -> None:
+        if name not in self.row.names:
+            raise UsageError(f"there is no column {name!r} to expire rows by")
+        kind = self.row.field(name).type
+        if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind) or kind == pa.int64()):
+            raise UsageError(f"rows cannot be expired by {name!r}: it is {kind}, no time")
+
+
+def schema_of_run(schema: pa.Schema, where: str = "") -> StateSchema:
+    """What a run's own schema says; Corrupt if it is none of a run."""
+    meta = schema.metadata or {}
+    keys = meta.get(KEYS_META, b"")
+    if not keys.isdigit() or schema.names[:SYSTEM_COLUMNS] != [SLOT, OP]:
+        raise Corrupt("an Arrow stream that is no run of keyed state", where=where)
+    end = SYSTEM_COLUMNS + int(keys)
+    time = meta[TIME_META].decode() if TIME_META in meta else None
+    fields = list(schema)
+    return StateSchema(pa.schema(fields[SYSTEM_COLUMNS:end]), pa.schema(fields[end:]), time)
+
+
+def floor_of_run(schema: pa.Schema) -> int | None:
+    """The time before which a run says that everything is gone."""
+    floor = (schema.metadata or {}).get(FLOOR_META)
+    return None if floor is None else int(floor)
+
+
+def check_successor(old: StateSchema, new: StateSchema, what: str) -> None:
+    """R9: whether state of *old* can be read as *new*; the error names the column."""
+    _check_keys(old.key, new.key, what)
+    if old.time != new.time:
+        raise StateChanged(f"{what}: rows expire by {new.time!r}, and by {old.time!r} in its state")
+    for field in old.value:
+        if field.name not in new.value.names:
+            raise StateChanged(f"{what}: its state has a value column {field.name!r}")
+        kind = new.value.field(field.name).type
+        if not _widens(field.type, kind):
+            raise StateChanged(
+                f"{what}: the value column {field.name!r} is {kind}, and {field.type} in its state",
+                advice="A wider type of the same family is taken; anything else needs new state",
+            )
+    for field in new.value:
+        if field.name not in old.value.names and not field.nullable:
+            raise StateChanged(f"{what}: the new value column {field.name!r} cannot be null")
+
+
+def _check_keys(old: pa.Schema, new: pa.Schema, what: str) -> None:
+    if old.names != new.names:
+        raise StateChanged(f"{what}: the key is {new.names}, and {old.names} in its state")
+    for before, after in zip(old, new, strict=True):
+        if before.type != after.type:
+            raise StateChanged(
+                f"{what}: the key column {after.name!r} is {after.type}, and {before.type} in its "
+                "state",
+                advice="Keys are frozen: their hash decides where they live. Start new state, or "
+                "give the column its old type",
+            )
+
+
+def time_values(column: pa.Array) -> Rows:
+    """A time column as integers of its own unit; null becomes the far future."""
+    far = np.iinfo(np.int64).max
+    integers = column.cast(pa.int32()) if pa.types.is_date32(column.type) else column
+    filled = integers.cast(pa.int64()).fill_null(far)
+    return np.asarray(filled.to_numpy(zero_copy_only=False), np.int64)
+
+
+def _widens(old: pa.DataType, new: pa.DataType) -> bool:
+    """Whether every value of *old* is a value of *new*, and means the same."""
+    if old == new:
+        return True
+    if pa.types.is_decimal(old) and pa.types.is_decimal(new):
+        return bool(old.scale == new.scale and old.precision <= new.precision)
+    families: Sequence[Sequence[pa.DataType]] = (
+        (pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+        (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+        (pa.float32(), pa.float64()),
+        (pa.string(), pa.large_string()),
+        (pa.binary(), pa.large_binary()),
+    )
+    return any(
+        old in family and new in family and family.index(old) < family.index(new)
+        for family in families
+    )
+
+
+def _widened(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    column = batch.column(field.name)
+    return column if column.type == field.type else column.cast(field.type)
+
+
+def _nulls(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    return pa.nulls(batch.num_rows, field.type)
+
+
+def _batch(columns: list[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    if not columns:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,98 @@
+"""Where a key lives: its vnode, the owner of that vnode, and its place in a run.
+
+vnode      pmod(hash(key), 256), as Spark computes it
+owner      vnode mod P, for P a power of two: so task p of `repartition(P, key)` is the owner
+slot       64 bits: the vnode with its bits reversed, then the upper 56 bits of the key's xxhash64
+
+Runs are sorted by slot. With its bits reversed, the low bits that choose the owner come first: so
+the vnodes of any owner, for any P, are one slice of a run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from lamina.errors import UsageError
+
+VNODE_COUNT = 256
+PARTITIONS_MAX = VNODE_COUNT
+_HASH_BITS = np.uint64(56)
+_DROPPED_BITS = np.uint64(8)
+
+Slots: TypeAlias = npt.NDArray[np.uint64]
+Rows: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Vnodes: TypeAlias = npt.NDArray[np.uint8]
+
+REVERSED: Vnodes = np.array([int(f"{v:08b}"[::-1], 2) for v in range(VNODE_COUNT)], np.uint8)
+"""A vnode with its bits reversed: its rank in a run. It is its own inverse."""
+
+
+def check_partitions(partitions: int) -> int:
+    """P as it may be: a power of two from 1 to 256."""
+    if not 1 <= partitions <= PARTITIONS_MAX or partitions & (partitions - 1):
+        raise UsageError(
+            f"{partitions} partitions: it is a power of two from 1 to {PARTITIONS_MAX}"
+        )
+    return partitions
+
+
+def partition_of(vnode: int, partitions: int) -> int:
+    """The owner of a vnode among P partitions."""
+    assert 0 <= vnode < VNODE_COUNT, vnode
+    return vnode & (check_partitions(partitions) - 1)
+
+
+def slots_of(vnodes: npt.NDArray[np.integer], hashes: npt.NDArray[np.integer]) -> Slots:
+    """The sort key of a run, from the two columns that Spark computes."""
+    if vnodes.size and (vnodes.min() < 0 or vnodes.max() >= VNODE_COUNT):
+        raise UsageError(f"a vnode is from 0 to {VNODE_COUNT - 1}, not {vnodes.max()}")
+    ranks = REVERSED[vnodes.astype(np.uint8, copy=False)].astype(np.uint64)
+    return (ranks << _HASH_BITS) | (hashes.view(np.uint64) >> _DROPPED_BITS)
+
+
+def vnodes_of_slots(slots: Slots) -> Vnodes:
+    """The vnode that each slot begins with."""
+    return REVERSED[(slots >> _HASH_BITS).astype(np.uint8)]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRange:
+    """A slice of the key space: every slot from *first* to *last*."""
+
+    first: int = 0
+    last: int = 2**64 - 1
+
+    @classmethod
+    def of_partition(cls, partition: int, partitions: int) -> SlotRange:
+        """The vnodes of one owner."""
+        width = VNODE_COUNT // check_partitions(partitions)
+        if not 0 <= partition < partitions:
+            raise UsageError(f"partition {partition} of {partitions}")
+        rank = int(REVERSED[partition])
+        return cls(rank << 56, ((rank + width) << 56) - 1)
+
+    @classmethod
+    def of_vnode(cls, vnode: int) -> SlotRange:
+        rank = int(REVERSED[vnode])
+        return cls(rank << 56, ((rank + 1) << 56) - 1)
+
+    def meets(self, other: SlotRange) -> bool:
+        return self.first <= other.last and other.first <= self.last
+
+    def cut(self, other: SlotRange) -> SlotRange:
+        """What two ranges that meet have in common."""
+        assert self.meets(other), (self, other)
+        return SlotRange(max(self.first, other.first), min(self.last, other.last))
+
+    def slice_of(self, slots: Slots) -> slice:
+        """Which rows of sorted *slots* lie in it."""
+        first = int(np.searchsorted(slots, np.uint64(self.first), "left"))
+        return slice(first, int(np.searchsorted(slots, np.uint64(self.last), "right")))
+
+
+EVERYTHING = SlotRange()
