@@ -55,6 +55,7 @@ class Task:
             epoch=EPOCH,
             tag=f"run-{self.who}",
             segment_bytes=SEGMENT_BYTES,
+            commits_here=False,
         )
         for (operator, _), entries in changes_of(self.who).items():
             writer.append_batch(batch_of(entries), operator=operator)

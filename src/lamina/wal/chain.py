@@ -23,7 +23,7 @@ from lamina.format.home_names import (
 from lamina.format.wal import HEADER_SIZE, Kind, SegmentHeader
 from lamina.wal.keep import keep_aside
 from lamina.wal.reader import Clean, SegmentReader
-from lamina.wal.scan import Tail, read_tail, segments_of, shared_segments
+from lamina.wal.scan import End, Tail, read_ends, read_tail, segments_of, shared_segments
 from lamina.wal.segment import Placed, SegmentWriter
 
 
@@ -43,20 +43,24 @@ class SegmentChain:
         judge: bool,
         to_cut: bool = False,
     ) -> None:
-        """With *to_cut* the newest segment is opened however it ends: `truncate` comes next."""
+        """With *judge* every segment is walked, and damage anywhere stops; else only the ends are.
+
+        With *to_cut* the newest segment is opened however it ends: `truncate` comes next.
+        """
         self._disk = disk
         self._core = core
         self._home = home
         self._partitions = partitions
         self._tag = tag
         self._segment_bytes = segment_bytes
-        self._judge = judge
         self.generation = generation
         disk.make_folder(core_folder(core))
         self._segment: SegmentWriter | None = None
         self._lock: Lock | None = disk.try_lock(core_lock(core))
         try:
-            self.tails = self.read_tails()
+            self.tails = self.read_tails() if judge else ()
+            self.ends: Sequence[End] = self.tails if judge else read_ends(disk, core, home)
+            self._epoch = max((end.epoch for end in self.ends), default=0)
             self._segment = self._open_to_cut() if to_cut else self._continue()
         except BaseException:
             self.close()
@@ -97,8 +101,11 @@ class SegmentChain:
         first: int,
         count: int,
     ) -> Placed:
+        """Append one record; epochs only rise, so the last one of a segment has its highest."""
+        epoch = max(epoch, self._epoch)
         if self.position >= self._segment_bytes:
             self.rotate(epoch, first)
+        self._epoch = epoch
         return self._open.append(kind, payload, epoch=epoch, first_sequence=first, count=count)
 
     def sync(self) -> None:
@@ -122,8 +129,9 @@ class SegmentChain:
         return kept
 
     def read_tails(self) -> tuple[Tail, ...]:
+        """Every segment, walked; damage is raised."""
         paths = segments_of(self._disk, self._core)
-        return tuple(read_tail(self._disk, path, self._home, judge=self._judge) for path in paths)
+        return tuple(read_tail(self._disk, path, self._home) for path in paths)
 
     def close(self) -> None:
         if self._segment is not None:
@@ -133,56 +141,56 @@ class SegmentChain:
             self._lock = None
 
     def _continue(self) -> SegmentWriter | None:
-        shared = shared_segments(tail.path for tail in self.tails)
-        if self._lock is None or not shared:
+        newest = self._newest_shared()
+        if self._lock is None or newest is None or not self._fits(newest):
             return None
-        tail = next(tail for tail in self.tails if tail.path == shared[-1])
-        if not self._fits(tail):
-            return None
-        return self._reopen(tail)
+        return self._reopen(newest)
 
     def _open_to_cut(self) -> SegmentWriter | None:
-        shared = shared_segments(tail.path for tail in self.tails)
+        newest = self._newest_shared()
         if self._lock is None:
             raise Refused(f"another process has the lock of core {self._core}: only it cuts here")
-        if not shared:
+        if newest is None:
             return None
-        tail = next(tail for tail in self.tails if tail.path == shared[-1])
-        segment = self._reopen(tail) if self._is_ours(tail) else None
+        segment = self._reopen(newest) if self._is_ours(newest) else None
         if segment is None:
             raise Refused(
-                f"the newest segment is not one that generation {self.generation} can go on in",
-                where=tail.path,
+                f"the newest segment is not one of generation {self.generation} with P = "
+                f"{self._partitions}: nobody else goes on in it",
+                where=newest.path,
             )
         return segment
 
-    def _reopen(self, tail: Tail) -> SegmentWriter | None:
-        assert tail.header is not None
-        file = self._disk.open(tail.path)
+    def _newest_shared(self) -> End | None:
+        shared = shared_segments(end.path for end in self.ends)
+        return next((end for end in self.ends if end.path in shared[-1:]), None)
+
+    def _reopen(self, end: End) -> SegmentWriter | None:
+        assert end.header is not None
+        file = self._disk.open(end.path)
         try:
-            if file.size != tail.size:
+            if file.size != end.size:
                 file.close()  # somebody without the lock appends there: leave it to them
                 return None
-            segment = SegmentWriter(file, tail.header, durable=tail.durable)
+            segment = SegmentWriter(file, end.header, durable=end.durable)
             segment.sync()  # what a killed process wrote must not count as synced before it is
         except BaseException:
             file.close()
             raise
         return segment
 
-    def _fits(self, tail: Tail) -> bool:
-        return (
-            isinstance(tail.end, Clean) and self._is_ours(tail) and tail.size < self._segment_bytes
-        )
+    def _fits(self, end: End) -> bool:
+        return isinstance(end.end, Clean) and self._is_ours(end) and end.size < self._segment_bytes
 
-    def _is_ours(self, tail: Tail) -> bool:
+    def _is_ours(self, end: End) -> bool:
         return (
-            tail.header is not None
-            and tail.header.generation == self.generation
-            and tail.header.partitions == self._partitions
+            end.header is not None
+            and end.header.generation == self.generation
+            and end.header.partitions == self._partitions
         )
 
     def _create(self, epoch: int, sequence: int) -> SegmentWriter:
+        epoch = max(epoch, self._epoch)
         header = SegmentHeader(self._home, self.generation, self._core, self._partitions, sequence)
         taken = set(segments_of(self._disk, self._core))
         number = 0

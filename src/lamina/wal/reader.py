@@ -32,6 +32,9 @@ from lamina.format.wal import (
 )
 
 _WINDOW = 1 << 20
+_LAST_WINDOWS = (1 << 14, 1 << 20, 1 << 23)
+"""How far back from the end the last record is looked for, step by step."""
+_MAGIC = b"LREC"
 _KNOWN = frozenset(map(int, Kind))
 
 
@@ -164,6 +167,26 @@ class SegmentReader:
             raise WalDamaged(f"the payload does not match its CRC {crc:08x}", where=where)
         return Record(self.path, offset, header, self._payload(data, header))
 
+    def last(self) -> Record | None:
+        """The record that ends where the file does, found from there; its payload is not read.
+
+        None if there is none near the end: the file may be torn, empty, or end with a large one.
+        """
+        end = self.size
+        for reach in _LAST_WINDOWS if self.header else ():
+            start = max(HEADER_SIZE, (self.size - reach) // ALIGNMENT * ALIGNMENT)
+            data = self._disk.read(self.path, start, end - start)
+            at = data.rfind(_MAGIC)
+            while at >= 0:
+                head, offset = data[at : at + HEADER_SIZE], start + at
+                header = decode_record_header(head, offset=offset, binding=self._binding)
+                if header is not None:
+                    whole = offset + header.size == self.size and header.kind in _KNOWN
+                    return Record(self.path, offset, header, None) if whole else None
+                at = data.rfind(_MAGIC, 0, at + len(_MAGIC) - 1)
+            end = start
+        return None
+
     def where(self, offset: int) -> str:
         return f"{self._disk.root}/{self.path}, byte {offset}"
 
@@ -225,13 +248,13 @@ class SegmentReader:
             # Not beyond the size that was looked at: its writer may have gone on since.
             size = min(_WINDOW + HEADER_SIZE, self.size - window)
             data = self._disk.read(self.path, window, size)
-            at = data.find(b"LREC")
+            at = data.find(_MAGIC)
             while 0 <= at < _WINDOW:
                 head = data[at : at + HEADER_SIZE]
                 header = decode_record_header(head, offset=window + at, binding=self._binding)
                 if header is not None:
                     yield header
-                at = data.find(b"LREC", at + 1)
+                at = data.find(_MAGIC, at + 1)
 
     def _check_kind(self, header: RecordHeader, offset: int) -> None:
         if header.kind not in _KNOWN and not header.optional:

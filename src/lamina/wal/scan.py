@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lamina.disk.base import Disk
-from lamina.errors import WalDamaged
+from lamina.errors import NotFound, WalDamaged
 from lamina.format.home_names import (
     DRIVER,
     CoreSegment,
@@ -16,23 +16,35 @@ from lamina.format.home_names import (
     parse_segment,
 )
 from lamina.format.wal import DRIVER_CORE, HEADER_SIZE, Kind, SegmentHeader
-from lamina.wal.reader import Clean, Damaged, SegmentReader, Torn
+from lamina.wal.reader import Clean, Damaged, Record, SegmentReader, Torn
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
-    """The end of one segment, and what stands before it."""
+class End:
+    """How one segment ends: what a writer needs to know to go on behind it."""
 
     path: str
     header: SegmentHeader | None
     end: Clean | Torn | Damaged
     next_sequence: int
     epoch: int  # the highest of its records, and of its name
-    committed: int  # the highest of a COMMIT before the end
     durable: int  # up to where its own records prove that it was synced
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tail(End):
+    """The end of one segment, and what stands before it."""
+
+    epoch_min: int  # the lowest of its records; 0 without any
+    commit: Record | None  # the newest COMMIT before the end, without its payload
     records: int
     entries: int
-    size: int
+
+    @property
+    def committed(self) -> int:
+        """The epoch of that COMMIT."""
+        return self.commit.epoch if self.commit else 0
 
 
 def segments_of(disk: Disk, core: int | None) -> tuple[str, ...]:
@@ -65,6 +77,87 @@ def cores_of(disk: Disk) -> tuple[int, ...]:
     return tuple(sorted(core for core in found if core is not None))
 
 
+def read_ends(disk: Disk, core: int, home: bytes) -> tuple[End, ...]:
+    """The ends that a new writer must know for its epoch and sequence to rise; oldest first.
+
+    Who makes a segment under the lock has looked at all before it: the name has no lower epoch
+    than theirs and the header no lower sequence. So, of those made under the lock, one of a lower
+    epoch than the newest was left for good before that one was made, and says nothing more. A
+    newest one whose header never came says nothing either: then the one before it counts. Those
+    made without the lock are all looked at: a late twin may have gone on in any of them.
+    """
+    paths = segments_of(disk, core)
+    shared = set(shared_segments(paths))
+    since: int | None = None
+    found: list[End] = []
+    for path in reversed(paths):
+        epoch = _epoch_of(path)
+        if path in shared and since is not None and epoch < since:
+            continue
+        try:
+            end = read_end(disk, path, home)
+        except NotFound:
+            continue  # dropped meanwhile: never the newest one
+        found.append(end)
+        if path in shared and since is None and end.header is not None:
+            since = epoch
+    return tuple(reversed(found))
+
+
+def read_end(disk: Disk, path: str, home: bytes) -> End:
+    """How a segment ends, from its last record; by a walk over all only if there is none whole.
+
+    That record says up to where the segment was synced. From there on every byte is read, and
+    nothing before: what a COMMIT names there is proven when it is used (R1).
+    """
+    try:
+        reader = SegmentReader(disk, path)
+        last = reader.last()
+    except WalDamaged:
+        return read_tail(disk, path, home, judge=False)
+    if last is None:
+        return read_tail(disk, path, home, judge=False)
+    check_home(reader, home)
+    end: Clean | Torn | Damaged | None
+    try:
+        for _ in reader.records(last.header.durable):
+            pass
+        end = reader.end
+    except WalDamaged as error:
+        end = _damaged(reader, error)
+    assert end is not None
+    return End(
+        path=path,
+        header=reader.header,
+        end=end,
+        next_sequence=last.header.first_sequence + last.header.count,
+        epoch=max(_epoch_of(path), last.epoch),
+        durable=last.header.durable,
+        size=reader.size,
+    )
+
+
+@dataclass
+class _Walk:
+    """What a walk over the headers of a segment has seen so far."""
+
+    durable: int
+    next_sequence: int
+    epochs: list[int] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    commits: list[Record] = field(default_factory=list)
+    entries: int = 0
+
+    def take(self, record: Record) -> None:
+        self.durable = max(self.durable, record.header.durable)
+        self.next_sequence = record.header.first_sequence + record.header.count
+        self.epochs.append(record.epoch)
+        self.offsets.append(record.offset)
+        self.entries += record.header.count
+        if record.kind is Kind.COMMIT:
+            self.commits.append(record)
+
+
 def read_tail(disk: Disk, path: str, home: bytes, *, judge: bool = True) -> Tail:
     """Walk the headers of a segment; payloads only where nobody has proven them synced.
 
@@ -78,25 +171,12 @@ def read_tail(disk: Disk, path: str, home: bytes, *, judge: bool = True) -> Tail
             raise
         return _unreadable(disk, path, error)
     check_home(reader, home)
-    durable = HEADER_SIZE
-    next_sequence = reader.header.first_sequence if reader.header else 0
-    name = parse_segment(path)
-    epoch = name.epoch if isinstance(name, CoreSegment) else 0
-    records = entries = 0
-    offsets: list[int] = []
-    commits: list[tuple[int, int]] = []  # offset, epoch
+    walk = _Walk(HEADER_SIZE, reader.header.first_sequence if reader.header else 0)
     end: Clean | Torn | Damaged | None
     try:
         for record in reader.records(payloads=False):
-            durable = max(durable, record.header.durable)
-            next_sequence = record.header.first_sequence + record.header.count
-            epoch = max(epoch, record.epoch)
-            if record.kind is Kind.COMMIT:
-                commits.append((record.offset, record.epoch))
-            offsets.append(record.offset)
-            records += 1
-            entries += record.header.count
-        unproven = next((offset for offset in offsets if offset >= durable), None)
+            walk.take(record)
+        unproven = next((offset for offset in walk.offsets if offset >= walk.durable), None)
         if unproven is not None:
             for _ in reader.records(unproven):
                 pass
@@ -104,38 +184,50 @@ def read_tail(disk: Disk, path: str, home: bytes, *, judge: bool = True) -> Tail
     except WalDamaged as error:
         if judge:
             raise
-        end = Damaged(reader.position, reader.size - reader.position, f"damaged: {error.message}")
+        end = _damaged(reader, error)
     assert end is not None
+    before = [record for record in walk.commits if record.offset < end.end]
     return Tail(
         path=path,
         header=reader.header,
         end=end,
-        next_sequence=next_sequence,
-        epoch=epoch,
-        committed=max((e for offset, e in commits if offset < end.end), default=0),
-        durable=durable,
-        records=records,
-        entries=entries,
+        next_sequence=walk.next_sequence,
+        epoch=max([_epoch_of(path), *walk.epochs]),
+        durable=walk.durable,
         size=reader.size,
+        epoch_min=min(walk.epochs, default=0),
+        commit=max(before, key=lambda record: record.epoch, default=None),
+        records=len(walk.offsets),
+        entries=walk.entries,
     )
 
 
 def _unreadable(disk: Disk, path: str, error: WalDamaged) -> Tail:
     """A segment without a header: only its name speaks."""
-    name = parse_segment(path)
     size = disk.size(path)
     return Tail(
         path=path,
         header=None,
         end=Damaged(0, size, f"damaged: {error.message}"),
         next_sequence=0,
-        epoch=name.epoch if isinstance(name, CoreSegment) else 0,
-        committed=0,
+        epoch=_epoch_of(path),
         durable=0,
+        size=size,
+        epoch_min=0,
+        commit=None,
         records=0,
         entries=0,
-        size=size,
     )
+
+
+def _damaged(reader: SegmentReader, error: WalDamaged) -> Damaged:
+    return Damaged(reader.position, reader.size - reader.position, f"damaged: {error.message}")
+
+
+def _epoch_of(path: str) -> int:
+    """The epoch that a core's segment was made in."""
+    name = parse_segment(path)
+    return name.epoch if isinstance(name, CoreSegment) else 0
 
 
 def check_home(reader: SegmentReader, home: bytes) -> None:

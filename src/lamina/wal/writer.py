@@ -55,7 +55,8 @@ class CoreWalWriter:
     ) -> None:
         """With *commits_here* this log decides by itself, so damage anywhere in it stops.
 
-        Without, the driver log decides, and what it does not name is not judged (R1).
+        Without, the driver log decides, and what it does not name is not judged (R1): only the
+        ends of the newest segments are read.
         *to_cut* is for `open_at`.
         """
         self.core_id = core_id
@@ -77,12 +78,12 @@ class CoreWalWriter:
             to_cut=to_cut,
         )
         self._commits_here = commits_here
-        tails = self._chain.tails
-        self._epoch = max([epoch, *(tail.epoch for tail in tails)])
-        self._framed_sequence = max((tail.next_sequence for tail in tails), default=0)
+        ends = self._chain.ends
+        self._epoch = max([epoch, *(end.epoch for end in ends)])
+        self._framed_sequence = max((end.next_sequence for end in ends), default=0)
         self._synced_sequence = self._framed_sequence
         try:
-            self._head = _last_commit(disk, tails) if commits_here else None
+            self._head = _last_commit(disk, self._chain.tails)
             self._chain.begin(self._epoch, self._framed_sequence)
         except BaseException:
             self.close()
@@ -90,13 +91,22 @@ class CoreWalWriter:
 
     @classmethod
     def open_at(
-        cls, core_id: int, disk: Disk, position: int, *, home: bytes, generation: int = 1
+        cls,
+        core_id: int,
+        disk: Disk,
+        position: int,
+        *,
+        home: bytes,
+        generation: int = 1,
+        partitions: int = 1,
     ) -> CoreWalWriter:
         """Go on at *position* of the newest segment; what stood behind it is kept aside.
 
         Also if that segment is torn: up to there it is not.
         """
-        writer = cls(core_id, disk, home=home, generation=generation, to_cut=True)
+        writer = cls(
+            core_id, disk, home=home, generation=generation, partitions=partitions, to_cut=True
+        )
         try:
             writer.truncate(position)
         except BaseException:
@@ -351,16 +361,11 @@ class CoreWalWriter:
 
 def _last_commit(disk: Disk, tails: Iterable[Tail]) -> Point | None:
     """The newest COMMIT of a core's own log, across its segments."""
-    newest: Point | None = None
-    for tail in tails:
-        reader = SegmentReader(disk, tail.path)
-        for record in reader.records(payloads=False):
-            if record.offset >= tail.end.end:
-                break  # a torn record and whatever stands behind it never happened
-            if record.kind is Kind.COMMIT and (newest is None or record.epoch > newest.epoch):
-                header = record.header
-                found = reader.at(record.offset, header.size, header.payload_crc)
-                assert found.payload is not None
-                where = reader.where(record.offset)
-                newest = decode_commit(found.payload.to_pybytes(), where).point
-    return newest
+    commits = [tail.commit for tail in tails if tail.commit]
+    if not commits:
+        return None
+    newest = max(commits, key=lambda record: record.epoch)
+    reader = SegmentReader(disk, newest.segment)
+    found = reader.at(newest.offset, newest.header.size, newest.header.payload_crc)
+    assert found.payload is not None
+    return decode_commit(found.payload.to_pybytes(), reader.where(newest.offset)).point
