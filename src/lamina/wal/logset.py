@@ -22,7 +22,7 @@ class LogStatistics:
     segments: int
     bytes: int
     records: int
-    epoch_min: int
+    epoch_min: int  # of all records kept
     epoch_max: int
     torn_bytes: int
 
@@ -110,6 +110,7 @@ def droppable(home: Home, floor: int, *, keep: set[str]) -> tuple[str, ...]:
     """Core segments that were made for epochs up to the floor and hold no later ones.
 
     Never the newest of a core, nor the newest made under its lock: somebody may append there.
+    Nor the newest of those that has a header: it says which sequence numbers were used.
     Nor the one with the newest COMMIT of a core's own log: the next COMMIT names it.
     """
     found: list[str] = []
@@ -119,8 +120,10 @@ def droppable(home: Home, floor: int, *, keep: set[str]) -> tuple[str, ...]:
             for path in segments_of(home.disk, core)
         ]
         paths = [tail.path for tail in tails]
+        begun = shared_segments(tail.path for tail in tails if tail.header is not None)
         heads = sorted((tail.committed, tail.path) for tail in tails if tail.committed)
-        in_use = {*paths[-1:], *shared_segments(paths)[-1:], *keep, *(p for _, p in heads[-1:])}
+        in_use = {*paths[-1:], *shared_segments(paths)[-1:], *begun[-1:], *keep}
+        in_use |= {path for _, path in heads[-1:]}
         found += [
             tail.path
             for tail in tails
@@ -158,12 +161,12 @@ def statistics(disk: Disk, home: bytes) -> LogStatistics:
     tails: list[Tail] = [
         read_tail(disk, path, home) for core in cores_of(disk) for path in segments_of(disk, core)
     ]
-    epochs = [tail.epoch for tail in tails if tail.records]
+    kept = [tail for tail in tails if tail.records]
     return LogStatistics(
         segments=len(tails),
         bytes=sum(tail.size for tail in tails),
         records=sum(tail.records for tail in tails),
-        epoch_min=min(epochs, default=0),
-        epoch_max=max(epochs, default=0),
+        epoch_min=min((tail.epoch_min for tail in kept), default=0),
+        epoch_max=max((tail.epoch for tail in kept), default=0),
         torn_bytes=sum(tail.end.bytes for tail in tails if isinstance(tail.end, Torn)),
     )
