@@ -8,6 +8,7 @@ LaminaError
 +-- Refused               a rule forbids it: the message says which and what would allow it
 |   +-- StillNeeded       deleting it would break a checkpoint, savepoint or running pipeline
 |   +-- StateChanged      the columns of a state are not those it was written with
+|   +-- Overflow          a value left the range of its type under ANSI: widen the type
 +-- Corrupt               the bytes are all there and wrong: restore them from a copy
 |   +-- SizeMismatch      an object is shorter or longer than its manifest says
 |   +-- DigestMismatch    an object's SHA-256 is not the one its manifest names
@@ -93,6 +94,11 @@ class StillNeeded(Refused):
 class StateChanged(Refused):
     code = "LAM-2102"
     default_advice = "Read it with the columns it was written with, or start new state"
+
+
+class Overflow(Refused):
+    code = "LAM-2103"
+    default_advice = "Use a wider type, or give up ANSI as Spark would: spark.sql.ansi.enabled"
 
 
 class Corrupt(LaminaError):
