@@ -19,14 +19,17 @@ from lamina.cli.rows import row_shapes, row_texts
 from lamina.cli.screen import Screen
 from lamina.disk import LocalDisk
 from lamina.errors import LaminaError, LogDamaged
+from lamina.format.commit import CheckpointRecord
 from lamina.format.wal import Kind
 from lamina.protocol.history import History
 from lamina.recovery import Recovered, RecoveryConfig, RecoveryManager
 from lamina.store import LocalStore
 from lamina.testing import ManualClock
-from lamina.wal import CoreWalWriter, SegmentReader, claim_home, read_home
+from lamina.wal import CoreWalWriter, DriverLog, LogSet, SegmentReader, claim_home, read_home
+from tests.unit.checkpoints import cid
 from tests.unit.test_cli_home_support import HomeAndStore, flip, make_home, tear
 from tests.unit.test_cli_support import answer, lamina, tree
+from tests.unit.wal_logs import driver_commit
 
 
 @pytest.fixture(scope="module")
@@ -306,10 +309,43 @@ def test_a_cut_at_a_record_looks_clean_but_a_commit_knows_better(made: HomeAndSt
     assert problem["actual"] == "no record"
 
 
-def test_a_segment_that_was_dropped_below_a_checkpoint_is_not_missed(tmp_path: Path) -> None:
-    made = make_home(tmp_path)
+def test_a_segment_that_is_gone_is_missed_if_no_checkpoint_covers_it(made: HomeAndStore) -> None:
+    """It was taken for one that was dropped, and verify said ok."""
+    gone = made.name(made.core(1))
     made.core(1).unlink()
-    assert lamina("wal", "verify", "--home", made.home).exit_code == 0
+    result = lamina("wal", "verify", "--home", made.home, "--json")
+    assert result.exit_code == 4
+    found = answer(result)
+    [problem] = found["problems"]
+    assert (problem["path"], problem["code"], problem["actual"]) == (gone, "LAM-3005", "no file")
+    assert "epochs 5 to 6" in problem["message"]
+    assert "lamina recover --dry-run" in problem["message"]
+    assert not found["ok"]
+    assert gone in lamina("wal", "verify", "--home", made.home).stdout
+
+
+def test_a_segment_that_was_dropped_below_a_checkpoint_is_not_missed(tmp_path: Path) -> None:
+    """What the newest note of a checkpoint covers may be gone; what comes after it may not."""
+    home = claim_home(LocalDisk(tmp_path / "home"), ManualClock())
+    driver, logs = DriverLog(home, 1), LogSet(home, 1)
+    made = []
+    for epoch in (1, 2, 3):
+        logs.set_epoch(epoch)
+        logs[0].append_put(b"key", b"value")
+        logs.sync_all()
+        driver.commit(driver_commit(driver, epoch, logs.take_ranges()))
+        made.append(tmp_path / "home" / logs[0].segment)
+        logs[0].rotate()
+    driver.note_checkpoint(CheckpointRecord(cid(2), 2, "a" * 64))
+    for dropped in made[:2]:
+        dropped.unlink()
+        assert lamina("wal", "verify", "--home", tmp_path / "home").exit_code == 0
+    made[2].unlink()
+    found = answer(lamina("wal", "verify", "--home", tmp_path / "home", "--json"))
+    assert ["epoch 3 " in problem["message"] for problem in found["problems"]] == [True]
+    for each in (driver, logs):
+        each.close()
+    home.release()
 
 
 def test_a_payload_that_makes_no_sense_is_damage(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ checkpoints, manifests, log, verification, gc, deletion, savepoints, copying, do
 machine       what doctor says about this computer
 homes         --home, and which segments are in it
 wal           the group of segments (list), records (dump), wal_verification, repairs
-examination   every damaged place of a segment
+examination   every damaged place of a segment; lost_segments those that are gone
 rows          the rows of a RUN as text and JSON
 recovery      recover --dry-run; rehearsal does what a start does, and claims nothing
 """

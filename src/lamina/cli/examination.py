@@ -90,7 +90,7 @@ def examine(disk: Disk, path: str, home: bytes | None, report: Callable[[int], N
 def missing_ranges(examined: Mapping[str, Examined]) -> Iterator[Trouble]:
     """What COMMITs name and whole segments do not have: a cut at a record boundary looks clean.
 
-    A segment that is gone was dropped below a checkpoint; a damaged one has troubles of its own.
+    One that is gone is `lost_segments`' to judge; a damaged one has troubles of its own.
     """
     commits = {
         digest: (each.path, at, commit)

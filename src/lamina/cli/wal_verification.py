@@ -11,6 +11,7 @@ from lamina.checkpoint.progress import Progress, Report
 from lamina.cli.examination import Examined, Trouble, examine, missing_ranges
 from lamina.cli.exits import Exit
 from lamina.cli.homes import HomeTarget, all_segments, find_segment, home_option
+from lamina.cli.lost_segments import lost_segments
 from lamina.cli.screen import Screen, json_option
 from lamina.cli.segments import end_shape
 from lamina.cli.shapes import Shape
@@ -33,9 +34,10 @@ _ASIDE = re.compile(r"home\.json\.[0-9a-f]{32}")
 def wal_verify_command(home_target: HomeTarget, segments: tuple[str, ...], screen: Screen) -> None:
     """Read every byte of these segments, by default of all.
 
-    Of all of them it is also checked that they hold every record that a COMMIT names. Ends with 0
-    if all is well, with 1 if there are warnings, with 4 if anything is damaged. A torn end is a
-    note: a crash leaves it behind, and a recovery passes over it.
+    Of all of them it is also checked that they hold every record that a COMMIT names, and that
+    none is gone that holds an epoch after the last checkpoint. Ends with 0 if all is well, with 1
+    if there are warnings, with 4 if anything is damaged or gone. A torn end is a note: a crash
+    leaves it behind, and a recovery passes over it.
     """
     disk = home_target.disk()
     troubles, identity = _identity(home_target)
@@ -44,7 +46,8 @@ def wal_verify_command(home_target: HomeTarget, segments: tuple[str, ...], scree
         examined = examine_all(disk, list(dict.fromkeys(chosen)), identity, report)
     troubles += [trouble for each in examined.values() for trouble in each.troubles]
     if not segments:
-        troubles += [*missing_ranges(examined), *_strangers(disk)]
+        lost = lost_segments(disk, identity) if identity else ()
+        troubles += [*missing_ranges(examined), *lost, *_strangers(disk)]
     if screen.as_json:
         where = {"folder": disk.root, "home": identity.hex() if identity else None}
         screen.json(where | _shape(list(examined.values()), troubles))
