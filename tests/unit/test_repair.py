@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from lamina.disk import LocalDisk
-from lamina.errors import Refused, StoreError
+from lamina.errors import Fenced, Refused, StoreError
 from lamina.format.wal import HEADER_SIZE, Kind
-from lamina.wal import Clean, SegmentReader, check_segment, plan_repair, repair, replay_core
+from lamina.wal import Clean, Repair, SegmentReader, check_segment, plan_repair, repair, replay_core
 from tests.unit.wal_logs import (
     HOME,
     PATH,
@@ -41,6 +41,7 @@ def damaged_log(tmp_path: Path) -> tuple[LocalDisk, str]:
     """The first of three records is damaged."""
     data = bytearray(segment_bytes([(Kind.RUN, FULL)] * 3))
     data[200] ^= 1
+    (tmp_path / "lock").touch()  # every home has it
     return write_file(tmp_path, PATH, bytes(data)), PATH
 
 
@@ -162,8 +163,39 @@ def test_a_clean_log_is_left_alone(tmp_path: Path) -> None:
     disk = LocalDisk(tmp_path)
     with open_writer(disk) as writer:
         commit_epoch(writer, 1, {b"a": b"1"})
+    (tmp_path / "lock").touch()
     before = everything_below(tmp_path)
     assert repair(disk, writer.segment) is None
     assert everything_below(tmp_path) == before
     add_to(tmp_path / writer.segment, b"")
     assert plan_repair(disk, writer.segment, damage=True) is None
+
+
+def test_a_log_that_somebody_writes_to_is_not_cut(tmp_path: Path) -> None:
+    """Only the command took the locks; the library call cut under the feet of a writer."""
+    disk, path, _ = torn_log(tmp_path)
+    for name in ("lock", "core-0/lock"):
+        lock = disk.try_lock(name)
+        assert lock is not None
+        before = everything_below(tmp_path)
+        with pytest.raises(Fenced) as raised:
+            repair(disk, path)
+        assert raised.value.where.endswith(name)
+        assert everything_below(tmp_path) == before
+        lock.release()
+    assert repair(disk, path) is not None
+
+
+def test_a_repair_that_nobody_agrees_to_changes_nothing_and_keeps_no_lock(tmp_path: Path) -> None:
+    disk, path, _ = torn_log(tmp_path)
+    before = (tmp_path / path).read_bytes()
+    asked = []
+
+    def no(plan: Repair) -> None:
+        asked.append(plan)
+        raise Refused("no")
+
+    with pytest.raises(Refused):
+        repair(disk, path, agree=no)
+    assert (tmp_path / path).read_bytes() == before
+    assert repair(disk, path) == asked[0]

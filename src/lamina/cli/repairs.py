@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import click
 
 from lamina.cli.consent import ask, require_somebody
 from lamina.cli.homes import HomeTarget, find_segment, home_option, place
 from lamina.cli.screen import Screen, json_option
-from lamina.cli.segments import core_of
 from lamina.cli.shapes import Shape
 from lamina.cli.words import counted
-from lamina.disk.base import Disk, Lock
-from lamina.errors import Fenced
-from lamina.format.home_names import HOME_LOCK, core_lock
 from lamina.wal.repair import Repair, plan_repair, repair
 
 
@@ -48,8 +41,12 @@ def wal_repair_command(
     if dry_run:
         plan = plan_repair(home.disk, path, damage=damage)
     else:
-        with _locked(home.disk, path):
-            plan = _plan_and_cut(home.disk, path, damage=damage, yes=yes)
+        plan = repair(
+            home.disk,
+            path,
+            damage=damage,
+            agree=lambda plan: ask(f"Cut {_amount(plan)}: {plan.reason}?", yes=yes),
+        )
     if screen.as_json:
         answer = {"dry_run": dry_run, "segment": path, "repair": plan and _shape(plan)}
         screen.json(place(home) | answer)
@@ -58,36 +55,6 @@ def wal_repair_command(
     else:
         screen.line(f"{'would cut' if dry_run else 'cut'} {_amount(plan)}: {plan.reason}")
         screen.line(f"  {'to be kept' if dry_run else 'kept'} in {home.disk.root}/{plan.kept}")
-
-
-def _plan_and_cut(disk: Disk, path: str, *, damage: bool, yes: bool) -> Repair | None:
-    """Under the locks: what was asked is what is done."""
-    plan = plan_repair(disk, path, damage=damage)
-    if plan is None:
-        return None
-    ask(f"Cut {_amount(plan)}: {plan.reason}?", yes=yes)
-    return repair(disk, path, damage=damage)
-
-
-@contextmanager
-def _locked(disk: Disk, path: str) -> Iterator[None]:
-    """Keep pipelines and their tasks out while a file is cut."""
-    core = core_of(path)
-    held: list[Lock] = []
-    try:
-        for name in (HOME_LOCK, *(() if core is None else (core_lock(core),))):
-            lock = disk.try_lock(name)
-            if lock is None:
-                raise Fenced(
-                    "another process has the lock: it may be writing to this segment",
-                    where=f"{disk.root}/{name}",
-                    advice="Stop the pipeline first; --dry-run only looks",
-                )
-            held.append(lock)
-        yield
-    finally:
-        for lock in held:
-            lock.release()
 
 
 def _amount(plan: Repair) -> str:

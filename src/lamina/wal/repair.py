@@ -6,11 +6,13 @@ read with other tools, or go on writing to in the same file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 
 from lamina.disk.base import Disk
-from lamina.errors import Refused, WalDamaged
-from lamina.format.home_names import cut_path
+from lamina.errors import Fenced, Refused, WalDamaged
+from lamina.format.home_names import HOME_LOCK, CoreSegment, core_lock, cut_path, parse_segment
 from lamina.wal.keep import keep_aside
 from lamina.wal.reader import Clean, SegmentReader, Torn
 
@@ -81,15 +83,46 @@ def plan_repair(disk: Disk, path: str, *, damage: bool = False) -> Repair | None
     return Repair(path, at, found.end.bytes, found.end.reason, cut_path(path, at))
 
 
-def repair(disk: Disk, path: str, *, damage: bool = False) -> Repair | None:
-    """Keep the cut bytes in a file beside, durably; only then cut."""
-    plan = plan_repair(disk, path, damage=damage)
-    if plan is None:
-        return None
-    kept = keep_aside(disk, path, plan.offset, plan.bytes)
-    file = disk.open(path)
-    try:
-        file.truncate(plan.offset)
-    finally:
-        file.close()
-    return Repair(plan.path, plan.offset, plan.bytes, plan.reason, kept)
+def repair(
+    disk: Disk,
+    path: str,
+    *,
+    damage: bool = False,
+    agree: Callable[[Repair], None] | None = None,
+) -> Repair | None:
+    """Keep the cut bytes in a file beside, durably; only then cut. Fenced while somebody writes.
+
+    *agree* is told the plan under the locks, so that what was asked is what is done; it raises
+    to leave everything as it is.
+    """
+    with _locked(disk, path):
+        plan = plan_repair(disk, path, damage=damage)
+        if plan is None:
+            return None
+        if agree is not None:
+            agree(plan)
+        kept = keep_aside(disk, path, plan.offset, plan.bytes)
+        file = disk.open(path)
+        try:
+            file.truncate(plan.offset)
+        finally:
+            file.close()
+        return replace(plan, kept=kept)
+
+
+@contextmanager
+def _locked(disk: Disk, path: str) -> Iterator[None]:
+    """Keep pipelines and their tasks out while a file is cut."""
+    segment = parse_segment(path)
+    cores = (segment.core,) if isinstance(segment, CoreSegment) else ()
+    with ExitStack() as held:
+        for name in (HOME_LOCK, *map(core_lock, cores)):
+            lock = disk.try_lock(name)
+            if lock is None:
+                raise Fenced(
+                    "another process has the lock: it may be writing to this segment",
+                    where=f"{disk.root}/{name}",
+                    advice="Stop the pipeline first; --dry-run only looks",
+                )
+            held.callback(lock.release)
+        yield
