@@ -86,6 +86,29 @@ def test_ranges_of_all_cores_are_taken_once(tmp_path: Path) -> None:
     logs.close()
 
 
+class Interrupted:
+    """A writer whose ranges are asked for when somebody presses Ctrl-C."""
+
+    def take_ranges(self) -> None:
+        raise KeyboardInterrupt
+
+
+def test_ranges_of_which_some_were_taken_are_not_left_out_of_the_next_commit(
+    tmp_path: Path,
+) -> None:
+    """A caller that goes on after an interrupt committed an epoch without the first core's."""
+    logs = LogSet(home_at(tmp_path), 2)
+    fill(logs, 1)
+    whole = logs.writers
+    logs.writers = (whole[0], Interrupted())  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        logs.take_ranges()
+    logs.writers = whole
+    with pytest.raises(StoreError, match="broken off"):
+        logs.take_ranges()
+    logs.close()
+
+
 def test_a_failed_sync_of_one_log_is_not_hidden_by_the_others(tmp_path: Path) -> None:
     failing = FailingDisk(home_at(tmp_path).disk)
     logs = LogSet(Home(failing, HOME), 3)

@@ -12,6 +12,7 @@ from lamina.format.wal import Kind
 from lamina.wal.home import Home
 from lamina.wal.reader import Damaged, Record, SegmentReader, Torn
 from lamina.wal.scan import Tail, cores_of, read_tail, segments_of, shared_segments
+from lamina.wal.whole import Whole
 from lamina.wal.writer import SEGMENT_BYTES, CoreWalWriter
 
 
@@ -42,6 +43,7 @@ class LogSet:
         if cores < 1:
             raise UsageError(f"a log set has at least one core, not {cores}")
         self._home = home
+        self._whole = Whole()
         self.writers: tuple[CoreWalWriter, ...] = ()
         try:
             for core in range(cores):
@@ -78,8 +80,12 @@ class LogSet:
             writer.sync()
 
     def take_ranges(self) -> tuple[WalRange, ...]:
-        """What was appended since the last call: what a COMMIT in the driver log names."""
-        return tuple(found for writer in self.writers for found in writer.take_ranges())
+        """What was appended since the last call: what a COMMIT in the driver log names.
+
+        If it is interrupted, what some cores gave is lost: the next call refuses to go on without.
+        """
+        with self._whole.step():
+            return tuple(found for writer in self.writers for found in writer.take_ranges())
 
     @property
     def low_water_mark(self) -> int:

@@ -229,7 +229,8 @@ class CoreWalWriter:
     def take_ranges(self) -> tuple[WalRange, ...]:
         """What was appended since the last commit or call, for a COMMIT in the driver log."""
         self._frame()
-        taken, self._since_commit = tuple(self._since_commit), []
+        with self._whole.step():
+            taken, self._since_commit = tuple(self._since_commit), []
         return taken
 
     def append_checkpoint(self, record: CheckpointRecord) -> int:
