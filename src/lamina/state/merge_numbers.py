@@ -1,0 +1,195 @@
+"""Merges of numbers: sum, count and the moments of a variance, with Spark's overflow rules.
+
+`sum` of integers is a long, as in Spark. Under ANSI (the default) a sum that does not fit is an
+error; without it, it wraps. Intervals (Arrow durations) never wrap, as in Spark. Doubles are added
+as IEEE says.
+
+`sum` of decimals is added exactly and must fit the precision of its column (Spark: ten digits more
+than the input, at most 38). Without ANSI a sum that does not fit becomes null and stays null; to
+tell that from "no value yet" the state has a second column, as Spark's own buffer does: (sum,
+is_empty), is_empty = no value was seen. A null sum that is not empty has overflowed. Under ANSI
+that cannot last, and the second column may be left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Context, Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lamina.errors import Overflow, UsageError
+from lamina.state.merge_function import Columns, Doubles, Function, Longs, Step, choose
+
+_DIGITS_MAX = 38
+_EXACT = Context(prec=_DIGITS_MAX)
+
+
+def _sum(step: Step) -> Sequence[pa.Array]:
+    if len(step.fields) == 2:
+        return _sum_with_is_empty(step)
+    (field,), (old,), (new,) = step.fields, step.old, step.new
+    if pa.types.is_decimal(field.type):
+        total = _add_decimals(step, old, new)
+    elif pa.types.is_floating(field.type):
+        total = pc.add(old, new)
+    else:
+        wraps = not step.option("ansi", True) and pa.types.is_integer(field.type)
+        total = pc.add(old, new) if wraps else _add_checked("sum", field, old, new)
+    return (pc.coalesce(total, old, new),)
+
+
+def _add_checked(function: str, field: pa.Field, old: pa.Array, new: pa.Array) -> pa.Array:
+    try:
+        return pc.add_checked(old, new)
+    except pa.ArrowInvalid:
+        raise _overflow(function, field, _count_overflows(old, new), len(new)) from None
+
+
+def _count_overflows(old: pa.Array, new: pa.Array) -> int:
+    left, right = (_longs(side) for side in (old, new))
+    total = left + right  # numpy wraps without a word
+    return int(np.count_nonzero(((left ^ total) & (right ^ total)) < 0))
+
+
+def _longs(array: pa.Array) -> Longs:
+    values: Longs = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return values
+
+
+def _overflow(function: str, field: pa.Field, overflowed: int, rows: int) -> Overflow:
+    return Overflow(
+        f"{function} of column {field.name!r} does not fit {field.type} any more"
+        f" in {overflowed} of {rows} rows"
+    )
+
+
+def _add_decimals(step: Step, old: pa.Array, new: pa.Array) -> pa.Array:
+    """The exact sums; one that does not fit is an error under ANSI, else null."""
+    field, kind = step.fields[0], step.fields[0].type
+    if kind.precision == _DIGITS_MAX:  # Arrow's result has a digit more, and this one has no room
+        wide = pa.decimal256(kind.precision, kind.scale)
+        old, new = old.cast(wide), new.cast(wide)
+    total = pc.add(old, new)
+    most = _EXACT.create_decimal(10**kind.precision - 1).scaleb(-kind.scale, _EXACT)
+    too_big = _beyond(total, most)
+    overflowed = pc.sum(too_big).as_py() or 0
+    if overflowed and step.option("ansi", True):
+        raise _overflow("sum", field, overflowed, len(new))
+    if overflowed:
+        total = pc.if_else(too_big, pa.scalar(None, total.type), total)
+    return total.cast(kind)
+
+
+def _beyond(total: pa.Array, most: Decimal) -> pa.BooleanArray:
+    high, low = (pa.scalar(limit, total.type) for limit in (most, most.copy_negate()))
+    return pc.or_(pc.greater(total, high), pc.less(total, low))
+
+
+def _sum_with_is_empty(step: Step) -> Sequence[pa.Array]:
+    """Spark's merge of (sum, isEmpty): an overflow on either side stays one."""
+    old_empty, new_empty = (side[1].fill_null(True) for side in (step.old, step.new))
+    old, new = (
+        pc.if_else(empty, pa.scalar(None, step.fields[0].type), side[0])
+        for empty, side in ((old_empty, step.old), (new_empty, step.new))
+    )
+    lost = pc.or_(
+        pc.and_not(pc.is_null(old), old_empty),
+        pc.and_not(pc.is_null(new), new_empty),
+    )
+    if step.option("ansi", True) and (count := pc.sum(lost).as_py()):
+        raise _overflow("sum", step.fields[0], count, len(new))
+    total = _add_decimals(step, old, new)
+    one_side = pc.if_else(new_empty, old, new)
+    either_empty = pc.or_(old_empty, new_empty)
+    total = choose(pc.and_not(either_empty, lost), one_side, total)
+    return total, pc.and_(old_empty, new_empty)
+
+
+def _check_sum(columns: Columns) -> None:
+    columns.count(1, 2, what="one column, or a decimal sum and its is_empty")
+    columns.each(
+        0,
+        _is_summable,
+        what="what Spark's sum gives: bigint (int64), double, decimal128 or duration",
+    )
+    field = columns.fields[0]
+    decimal = pa.types.is_decimal(field.type)
+    if len(columns.fields) == 2:
+        if not decimal:
+            raise UsageError(f"sum of column {field.name!r} of type {field.type} has no is_empty")
+        columns.each(1, pa.types.is_boolean, what="bool for is_empty")
+    elif decimal and not columns.options.get("ansi", True):
+        raise UsageError(
+            f"sum of column {field.name!r} of type {field.type} without ANSI needs a second "
+            f"column of type bool, is_empty: else an overflow looks like no value"
+        )
+
+
+def _is_summable(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_int64(kind)
+        or pa.types.is_float64(kind)
+        or pa.types.is_decimal128(kind)
+        or pa.types.is_duration(kind)
+    )
+
+
+def _count(step: Step) -> Sequence[pa.Array]:
+    (field,), (old,), (new,) = step.fields, step.old, step.new
+    return (_add_checked("count", field, old.fill_null(0), new.fill_null(0)),)
+
+
+def _check_count(columns: Columns) -> None:
+    columns.count(1, 1, what="one column")
+    columns.each(0, pa.types.is_int64, what="int64")
+
+
+def _moments(step: Step) -> Sequence[pa.Array]:
+    """Chan's formula, in the order of operations of Spark's CentralMomentAgg.
+
+    A side without values (n null or 0) changes nothing; there Spark's mean may move by one bit.
+    """
+    count = step.fields[0]
+    old_n, new_n = (side[0].fill_null(0) for side in (step.old, step.new))
+    if pa.types.is_integer(count.type):
+        total = _add_checked("moments", count, old_n, new_n)
+    else:
+        total = pc.add(old_n, new_n)
+    n1, mean1, m2_1 = _doubles(step.old)
+    n2, mean2, m2_2 = _doubles(step.new)
+    with np.errstate(all="ignore"):  # infinities and NaN are data here
+        n = n1 + n2
+        delta = mean2 - mean1
+        delta_n = np.divide(delta, n, out=np.zeros_like(delta), where=n != 0)
+        mean = mean1 + delta_n * n2
+        m2 = m2_1 + m2_2 + delta * delta_n * n1 * n2
+    merged = (total, pa.array(mean), pa.array(m2))
+    no_old, no_new = pa.array(n1 == 0), pa.array(n2 == 0)
+    return [
+        choose(no_old, new, choose(no_new, old, both))
+        for old, new, both in zip(step.old, step.new, merged, strict=True)
+    ]
+
+
+def _doubles(side: Sequence[pa.Array]) -> list[Doubles]:
+    return [
+        array.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy(zero_copy_only=False)
+        for array in side
+    ]
+
+
+def _check_moments(columns: Columns) -> None:
+    columns.count(3, 3, what="three columns: n, mean and m2")
+    columns.each(0, lambda kind: kind in (pa.int64(), pa.float64()), what="int64 or double for n")
+    for index in (1, 2):
+        columns.each(index, pa.types.is_float64, what="double for mean and m2")
+
+
+NUMBERS = {
+    "sum": Function(_sum, _check_sum, {"ansi": bool}),
+    "count": Function(_count, _check_count, {}),
+    "moments": Function(_moments, _check_moments, {}),
+}
