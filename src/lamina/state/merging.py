@@ -1,0 +1,135 @@
+"""Several runs as one: newest wins. Streamed, in memory that does not depend on their size.
+
+The key space is walked in windows, cut where blocks end, so that all rows of a slot are in one
+window. In a window rows are brought together newest first and sorted stably: then the first row of
+a key is its newest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from lamina.state.keys import canonical, equal
+from lamina.state.run import Run, TimeRange, deletes_of_batch, slots_of_batch
+from lamina.state.run_file import BLOCK_ROWS
+from lamina.state.schema import DELETE, OP, StateSchema
+from lamina.state.vnodes import EVERYTHING, Mask, Rows, SlotRange, Slots
+
+
+def merged(
+    runs: Sequence[Run],
+    schema: StateSchema,
+    *,
+    within: SlotRange = EVERYTHING,
+    bottom: bool,
+    floor: int | None = None,
+    times: TimeRange | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The newest row of every key, in order; *runs* are oldest first.
+
+    At the *bottom* deletes have nothing left to hide and go. What is older than *floor* is a
+    delete. With *times* blocks without any of them are passed over, see `Run.slices`.
+    """
+    floor = highest([floor, *(run.floor for run in runs)])
+    newest_first = [run for run in reversed(runs) if run.rows]
+    for window in _windows(newest_first, within):
+        parts = [part for run in newest_first for part in run.slices(schema, window, times)]
+        if not parts:
+            continue
+        batch = newest_rows(parts, schema)
+        batch = _expired(batch, schema, floor)
+        if bottom:
+            batch = without_deletes(batch)
+        if batch.num_rows:
+            yield batch
+
+
+def newest_rows(parts: Sequence[pa.RecordBatch], schema: StateSchema) -> pa.RecordBatch:
+    """One batch with the first row of each key; *parts* are sorted, newest first."""
+    batch = parts[0] if len(parts) == 1 else pa.concat_batches(_plain(parts))
+    slots = slots_of_batch(batch)
+    if not np.any(slots[1:] <= slots[:-1]):
+        return batch
+    order = np.argsort(slots, kind="stable")
+    ordered = slots[order]
+    again = np.r_[False, ordered[1:] == ordered[:-1]]  # the slot of the row before
+    if again.any():
+        order = order[_first_of_key(batch, schema, order, ordered, again)]
+    return batch.take(pa.array(order))
+
+
+def without_deletes(batch: pa.RecordBatch) -> pa.RecordBatch:
+    deletes = deletes_of_batch(batch)
+    return batch.filter(pa.array(~deletes)) if deletes.any() else batch
+
+
+def highest(floors: Sequence[int | None]) -> int | None:
+    """Floors only rise: the highest holds."""
+    return max((floor for floor in floors if floor is not None), default=None)
+
+
+def _first_of_key(
+    batch: pa.RecordBatch, schema: StateSchema, order: Rows, ordered: Slots, again: Mask
+) -> Rows:
+    """Which of the *order*ed rows stay. Nearly always the slot tells; else the keys do."""
+    later = np.flatnonzero(again)
+    keys = schema.keys_of(batch)
+    this, before = pa.array(order[later]), pa.array(order[later - 1])
+    same = equal([k.take(this) for k in keys], [k.take(before) for k in keys])
+    if same.all():
+        return np.flatnonzero(~again)
+    return _with_collisions(keys, order, ordered, again)
+
+
+def _with_collisions(
+    keys: Sequence[pa.Array], order: Rows, ordered: Slots, again: Mask
+) -> Rows:
+    """Some slot has several keys: order its rows by key, the newest of each first."""
+    kept = np.flatnonzero(~again & ~np.r_[again[1:], False])  # alone in their slot
+    tied = np.flatnonzero(again | np.r_[again[1:], False])
+    chosen = pa.array(order[tied])
+    names = canonical([k.take(chosen) for k in keys]).to_pylist()
+    ranked = sorted(range(len(tied)), key=lambda i: (int(ordered[tied[i]]), names[i]))
+    first = [
+        i
+        for n, i in enumerate(ranked)
+        if n == 0
+        or ordered[tied[i]] != ordered[tied[ranked[n - 1]]]
+        or names[i] != names[ranked[n - 1]]
+    ]
+    places = np.concatenate([kept, tied[first]])
+    # Equal slots keep the order of their names: the sort is stable, and `first` is in it.
+    return places[np.argsort(ordered[places], kind="stable")]
+
+
+def _windows(runs: Sequence[Run], within: SlotRange) -> Iterator[SlotRange]:
+    """Ranges of slots with about a block of rows each, together all of *within*."""
+    ends = [(block.last_slot, block.rows) for run in runs for block in run.blocks]
+    start, rows = within.first, 0
+    for last, count in sorted(ends):
+        rows += count
+        if rows >= BLOCK_ROWS and start <= last < within.last:
+            yield SlotRange(start, last)
+            start, rows = last + 1, 0
+    if start <= within.last:
+        yield SlotRange(start, within.last)
+
+
+def _expired(batch: pa.RecordBatch, schema: StateSchema, floor: int | None) -> pa.RecordBatch:
+    """Rows from before the floor as deletes: an older row of the key must not come back."""
+    if floor is None or schema.time is None:
+        return batch
+    gone = schema.times_of(batch) < floor
+    gone &= ~deletes_of_batch(batch)
+    if not gone.any():
+        return batch
+    operations = np.where(gone, np.uint8(DELETE), batch.column(OP).to_numpy())
+    return batch.set_column(1, batch.schema.field(1), pa.array(operations, pa.uint8()))
+
+
+def _plain(parts: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """With one and the same schema: floors differ from run to run."""
+    return [part.replace_schema_metadata(parts[0].schema.metadata) for part in parts]

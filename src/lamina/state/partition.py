@@ -1,0 +1,256 @@
+"""The state of one operator partition: a short list of runs, oldest first; newest wins.
+
+apply    old values are looked up, merged with the new ones once, and the result is a new run
+get      the newest row of a key
+scan     the newest row of every key
+expire   everything before a time is gone: one number in a run, not a delete per key
+merge    which runs are to become one
+
+Runs never change and the list is a value: what holds an older list goes on reading it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lamina.errors import UsageError
+from lamina.state.changes import check_changes, slots_of_keys
+from lamina.state.keys import normalise
+from lamina.state.merge import Merge, check_merges, merge_rows
+from lamina.state.merging import highest, merged
+from lamina.state.run import Run, TimeRange, deletes_of_batch, find, slots_of_batch
+from lamina.state.schema import SYSTEM_COLUMNS, StateSchema
+from lamina.state.tiers import FAN_OUT, RUNS_MAX, plan_merge
+from lamina.state.vnodes import EVERYTHING, Mask, Rows, SlotRange, Slots
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """Values of keys that were asked for, row by row; null where *found* is not."""
+
+    found: Mask
+    values: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What an epoch did to a partition, row by row in the order of the run."""
+
+    keys: pa.RecordBatch
+    old: Looked
+    new: Looked
+    run: pa.RecordBatch  # what goes into the WAL
+
+    @property
+    def rows(self) -> int:
+        return self.run.num_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What a partition holds; *live* is counted only on request."""
+
+    rows: int  # in all runs, old values and deletes included
+    bytes: int
+    runs: int
+    read_amplification: float  # runs that a look-up may touch
+    live: int | None = None
+
+    @property
+    def space_amplification(self) -> float | None:
+        return None if not self.live else self.rows / self.live
+
+
+class StatePartition:
+    """One list of runs, and what can be done with it."""
+
+    def __init__(
+        self,
+        schema: StateSchema,
+        runs: Sequence[Run] = (),
+        *,
+        merges: Sequence[Merge] = (),
+        within: SlotRange = EVERYTHING,
+        floor: int | None = None,
+    ) -> None:
+        """Without *merges* a new value takes the place of the old one."""
+        if merges:
+            check_merges(merges, schema.value)
+        self.schema = schema
+        self.runs = tuple(runs)
+        self.merges = tuple(merges)
+        self.within = within
+        self.floor = highest([floor, *(run.floor for run in runs)])
+
+    # reading
+
+    def get(self, keys: pa.RecordBatch) -> Looked:
+        """The values of keys, row by row as they were asked for."""
+        columns = [normalise(keys.column(field.name)) for field in self.schema.key]
+        slots = slots_of_keys(columns)
+        order = np.argsort(slots, kind="stable")
+        sorted_keys = [column.take(pa.array(order)) for column in columns]
+        looked = self._look(slots[order], sorted_keys)
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return Looked(looked.found[back], looked.values.take(pa.array(back)))
+
+    def scan(
+        self, within: SlotRange = EVERYTHING, times: TimeRange | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Key and value columns of every key, in the order of slots, block by block."""
+        if not within.meets(self.within):
+            return
+        pruned = times if times is not None and self.schema.time in self.schema.key.names else None
+        batches = merged(
+            self.runs,
+            self.schema,
+            within=within.cut(self.within),
+            bottom=True,
+            floor=self.floor,
+            times=pruned,
+        )
+        for batch in batches:
+            if times is not None:
+                batch = batch.filter(pa.array(times.mask(self.schema.times_of(batch))))
+            if batch.num_rows:
+                yield self.schema.rows_of(batch)
+
+    def statistics(self, *, count: bool = False) -> Statistics:
+        """Sizes; with *count* also how many keys there are, for which everything is read."""
+        return Statistics(
+            rows=sum(run.rows for run in self.runs),
+            bytes=sum(run.size for run in self.runs),
+            runs=sum(len(run.parts) or 1 for run in self.runs),
+            read_amplification=float(len(self.runs)),
+            live=sum(batch.num_rows for batch in self.scan()) if count else None,
+        )
+
+    # changing
+
+    def apply(self, changed: pa.RecordBatch, *, old_values: bool = True) -> Applied:
+        """Merge new values into what the keys have; nothing is changed here.
+
+        The run counts once it is in a list: `with_run`. Without *old_values*, and if new values
+        simply take the place of old ones, nothing is looked up.
+        """
+        check_changes(self.schema, changed, self.within)
+        self._check_not_expired(changed)
+        deletes = deletes_of_batch(changed)
+        new = self.schema.values_of(changed)
+        if old_values or self.merges:
+            old = self._look(slots_of_batch(changed), self.schema.keys_of(changed))
+        else:
+            old = Looked(np.zeros(changed.num_rows, np.bool_), _nulls(new))
+        if self.merges:
+            new = merge_rows(self.merges, old.values, new, old.found & ~deletes)
+        run = self._run(changed, new)
+        if old_values or self.merges:
+            run = _without(run, deletes & ~old.found)  # a delete of what is not there
+        keys = pa.RecordBatch.from_arrays(self.schema.keys_of(changed), schema=self.schema.key)
+        return Applied(keys, old, Looked(~deletes, new), run)
+
+    def expire(self, before: int) -> tuple[Iterator[pa.RecordBatch], pa.RecordBatch]:
+        """The rows that go when everything before a time goes; and the run that says so."""
+        if self.schema.time is None:
+            raise UsageError("this state has no time column to expire rows by")
+        gone = self.scan(times=TimeRange(self.floor, before))
+        arrow = self.schema.run_with(highest([before, self.floor]))
+        return gone, pa.RecordBatch.from_pylist([], arrow)
+
+    def with_run(self, run: Run) -> StatePartition:
+        """The same partition with one run more on top."""
+        return self.with_runs((*self.runs, run))
+
+    def with_runs(self, runs: Sequence[Run]) -> StatePartition:
+        return StatePartition(
+            self.schema, runs, merges=self.merges, within=self.within, floor=self.floor
+        )
+
+    def plan_merge(self, *, fan_out: int = FAN_OUT, runs_max: int = RUNS_MAX) -> range | None:
+        """Which runs should become one now."""
+        return plan_merge([run.size for run in self.runs], fan_out=fan_out, runs_max=runs_max)
+
+    def merge(
+        self, chosen: range, write: Callable[[Iterator[pa.RecordBatch], int | None], Run]
+    ) -> StatePartition:
+        """The partition with the *chosen* runs as the one that *write* makes of their rows."""
+        runs = self.runs[chosen.start : chosen.stop]
+        batches = merged(
+            runs, self.schema, within=self.within, bottom=chosen.start == 0, floor=self.floor
+        )
+        made = write(batches, self.floor)
+        return self.with_runs((*self.runs[: chosen.start], made, *self.runs[chosen.stop :]))
+
+    # steps
+
+    def _look(self, slots: Slots, keys: Sequence[pa.Array]) -> Looked:
+        """Newest run first; a key that was found is not looked for again."""
+        asked: list[Rows] = []
+        rows: list[pa.RecordBatch] = []
+        left = np.arange(len(slots))
+        left_slots, left_keys = slots, list(keys)
+        for run in reversed(self.runs):
+            if not left.size:
+                break
+            hits = find(run, self.schema, left_slots, left_keys)
+            if not hits:
+                continue
+            here = np.concatenate([hit.asked for hit in hits])
+            asked.append(left[here])
+            rows += [hit.rows.replace_schema_metadata(None) for hit in hits]
+            missing = np.ones(len(left), np.bool_)
+            missing[here] = False
+            left, left_slots = left[missing], left_slots[missing]
+            left_keys = [column.filter(pa.array(missing)) for column in left_keys]
+        return self._aligned(len(slots), asked, rows)
+
+    def _aligned(self, count: int, asked: list[Rows], rows: list[pa.RecordBatch]) -> Looked:
+        """What was found, in the order of the request; deletes and expired rows are not there."""
+        if not rows:
+            return Looked(np.zeros(count, np.bool_), _all_null(self.schema.value, count))
+        found = pa.concat_batches(rows)
+        place = np.full(count, -1, np.int64)
+        place[np.concatenate(asked)] = np.arange(found.num_rows)
+        there = ~deletes_of_batch(found)
+        if self.floor is not None and self.schema.time is not None:
+            there &= self.schema.times_of(found) >= self.floor
+        hit = place >= 0
+        hit[hit] = there[place[hit]]
+        taken = self.schema.values_of(found).take(pa.array(place, mask=~hit))
+        return Looked(hit, taken)
+
+    def _run(self, changed: pa.RecordBatch, new: pa.RecordBatch) -> pa.RecordBatch:
+        if not self.merges:
+            return changed
+        columns = [*changed.columns[: SYSTEM_COLUMNS + len(self.schema.key)], *new.columns]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema.run)
+
+    def _check_not_expired(self, changed: pa.RecordBatch) -> None:
+        if self.floor is None or self.schema.time is None:
+            return
+        late = int(np.count_nonzero(self.schema.times_of(changed) < self.floor))
+        if late:
+            raise UsageError(
+                f"{late} changes are from before {self.floor}, and everything before that is gone",
+                advice="Late rows are to be left out, and counted, before they get here",
+            )
+
+
+def _without(run: pa.RecordBatch, dropped: Mask) -> pa.RecordBatch:
+    return run.filter(pa.array(~dropped)) if dropped.any() else run
+
+
+def _nulls(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return _all_null(batch.schema, batch.num_rows)
+
+
+def _all_null(schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    columns = [pa.nulls(rows, field.type) for field in schema]
+    nullable = pa.schema([field.with_nullable(True) for field in schema])
+    return pa.RecordBatch.from_arrays(columns, schema=nullable)
+

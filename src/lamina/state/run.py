@@ -1,0 +1,220 @@
+"""A run: an immutable batch of whole new values and deletes, sorted by slot.
+
+It is one thing in three places: in memory while its epoch is being made, in the WAL once that is
+committed, in a file when runs have been merged. Readers see blocks: Arrow batches that are mapped,
+proven and looked at one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from lamina.errors import UsageError
+from lamina.format.run_footer import Block
+from lamina.state.keys import canonical, equal
+from lamina.state.schema import DELETE, OP, SLOT, StateSchema, floor_of_run, schema_of_run
+from lamina.state.vnodes import EVERYTHING, Mask, Rows, SlotRange, Slots
+
+Load = Callable[[int], pa.RecordBatch]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Blocks in the order of their slots, and what is known without touching them."""
+
+    name: str
+    schema: StateSchema  # as it was written
+    floor: int | None
+    first_epoch: int
+    last_epoch: int
+    rows: int
+    size: int
+    blocks: tuple[Block, ...]
+    load: Load  # a block's batch, proven
+    parts: tuple[Run, ...] = ()  # of a layer: the runs that stand side by side in it
+
+    @cached_property
+    def firsts(self) -> Slots:
+        return np.array([block.first_slot for block in self.blocks], np.uint64)
+
+    @cached_property
+    def lasts(self) -> Slots:
+        return np.array([block.last_slot for block in self.blocks], np.uint64)
+
+    def batch(self, index: int, schema: StateSchema) -> pa.RecordBatch:
+        """A block, with the columns of today's *schema*."""
+        return schema.adapt(self.load(index))
+
+    def slices(
+        self,
+        schema: StateSchema,
+        within: SlotRange = EVERYTHING,
+        times: TimeRange | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a range of slots, block by block, not copied.
+
+        Blocks that hold none of *times* are passed over: only for a time that is in the key, where
+        all rows of a key have the same.
+        """
+        start = int(np.searchsorted(self.lasts, np.uint64(within.first), "left"))
+        end = int(np.searchsorted(self.firsts, np.uint64(within.last), "right"))
+        for index in range(start, end):
+            if times is not None and not times.meets(self.blocks[index]):
+                continue
+            batch = self.batch(index, schema)
+            part = within.slice_of(slots_of_batch(batch))
+            if part.stop > part.start:
+                yield batch.slice(part.start, part.stop - part.start)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """From *since* on, and before *before*; None is no limit."""
+
+    since: int | None = None
+    before: int | None = None
+
+    def meets(self, block: Block) -> bool:
+        """Whether a block may hold such a time; one that knows no times may."""
+        if block.time_min is None or block.time_max is None:
+            return True
+        return (self.since is None or block.time_max >= self.since) and (
+            self.before is None or block.time_min < self.before
+        )
+
+    def mask(self, times: Rows) -> Mask:
+        found = np.ones(len(times), np.bool_)
+        if self.since is not None:
+            found &= times >= self.since
+        if self.before is not None:
+            found &= times < self.before
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """Rows of a run that were asked for: the request's row numbers, and the rows, aligned."""
+
+    asked: Rows
+    rows: pa.RecordBatch
+
+
+def run_of_batch(
+    batch: pa.RecordBatch, *, name: str = "", first_epoch: int = 0, last_epoch: int = 0
+) -> Run:
+    """A sorted batch as a run of one block; its buffers are used as they are."""
+    schema = schema_of_run(batch.schema, name)
+    return Run(
+        name=name,
+        schema=schema,
+        floor=floor_of_run(batch.schema),
+        first_epoch=first_epoch,
+        last_epoch=last_epoch,
+        rows=batch.num_rows,
+        size=batch.nbytes,
+        blocks=(block_of(batch, schema),) if batch.num_rows else (),
+        load=lambda _: batch,
+    )
+
+
+def block_of(batch: pa.RecordBatch, schema: StateSchema, *, offset: int = 0, size: int = 0) -> Block:
+    """What is to be known about a block before anybody reads it."""
+    slots = slots_of_batch(batch)
+    low = high = None
+    if schema.time is not None:
+        times = schema.times_of(batch)
+        low, high = int(times.min()), int(times.max())
+    return Block(offset, size, 0, batch.num_rows, int(slots[0]), int(slots[-1]), low, high)
+
+
+def find(run: Run, schema: StateSchema, slots: Slots, keys: Sequence[pa.Array]) -> list[Hits]:
+    """Look keys up; *slots* are sorted, *keys* are theirs. What is not in the run is not there."""
+    starts = np.searchsorted(slots, run.firsts, "left")
+    ends = np.searchsorted(slots, run.lasts, "right")
+    hits = []
+    for index in np.flatnonzero(starts < ends).tolist():
+        part = slice(int(starts[index]), int(ends[index]))
+        asked, rows = _find_in(run.batch(index, schema), schema, slots, keys, part)
+        if asked.size:
+            hits.append(Hits(asked, rows))
+    return hits
+
+
+def _find_in(
+    batch: pa.RecordBatch, schema: StateSchema, slots: Slots, keys: Sequence[pa.Array], part: slice
+) -> tuple[Rows, pa.RecordBatch]:
+    """Binary search for all of them at once; then equal slots are told apart by their keys."""
+    here = slots_of_batch(batch)
+    at = np.searchsorted(here, slots[part], "left")
+    asked = np.arange(part.start, part.stop)
+    found_asked, found_at = [], []
+    while asked.size:
+        inside = at < len(here)
+        inside[inside] = here[at[inside]] == slots[asked[inside]]
+        asked, at = asked[inside], at[inside]
+        same = _same_keys(batch, schema, at, keys, asked)
+        found_asked.append(asked[same])
+        found_at.append(at[same])
+        asked, at = asked[~same], at[~same] + 1  # another key of the same slot: the next row
+    rows = np.concatenate(found_asked) if found_asked else asked
+    taken = np.concatenate(found_at) if found_at else at
+    return rows, batch.take(pa.array(taken))
+
+
+def _same_keys(
+    batch: pa.RecordBatch, schema: StateSchema, at: Rows, keys: Sequence[pa.Array], asked: Rows
+) -> Mask:
+    if not asked.size:
+        return np.zeros(0, np.bool_)
+    places, wanted = pa.array(at), pa.array(asked)
+    return equal(
+        [column.take(places) for column in schema.keys_of(batch)],
+        [column.take(wanted) for column in keys],
+    )
+
+
+def slots_of_batch(batch: pa.RecordBatch) -> Slots:
+    """The slot column, not copied."""
+    slots: Slots = batch.column(SLOT).to_numpy()
+    return slots
+
+
+def deletes_of_batch(batch: pa.RecordBatch) -> Mask:
+    return np.asarray(batch.column(OP).to_numpy() == DELETE)
+
+
+def sort_order(slots: Slots, keys: Sequence[pa.Array]) -> Rows | None:
+    """How to put rows in the order of a run; None if they are.
+
+    Raises UsageError for a key that is there twice.
+    """
+    order = None
+    if np.any(slots[1:] < slots[:-1]):
+        order = np.argsort(slots, kind="stable")
+        slots = slots[order]
+    equal_next = slots[1:] == slots[:-1]
+    if equal_next.any():
+        order = _order_collisions(slots, equal_next, keys, order)
+    return order
+
+
+def _order_collisions(
+    slots: Slots, equal_next: Mask, keys: Sequence[pa.Array], order: Rows | None
+) -> Rows:
+    """Rows with one slot come in the order of their canonical key bytes."""
+    order = np.arange(len(slots)) if order is None else order.copy()
+    tied = np.flatnonzero(np.r_[equal_next, False] | np.r_[False, equal_next])
+    chosen = pa.array(order[tied])
+    names = canonical([column.take(chosen) for column in keys]).to_pylist()
+    ranked = sorted(range(len(tied)), key=lambda i: (int(slots[tied[i]]), names[i]))
+    for before, after in zip(ranked, ranked[1:], strict=False):
+        if slots[tied[before]] == slots[tied[after]] and names[before] == names[after]:
+            row = {str(i): column[int(order[tied[after]])].as_py() for i, column in enumerate(keys)}
+            raise UsageError(f"a key is there twice: {str(tuple(row.values()))[:200]}")
+    order[tied] = order[tied[ranked]]
+    return order
