@@ -15,7 +15,14 @@ import pyarrow as pa
 
 from lamina.checkpoint import Checkpointer, PartitionData
 from lamina.clock import Clock
-from lamina.format.commit import AdoptRecord, CheckpointRecord, CommitRecord, Point, WalRange
+from lamina.format.commit import (
+    AdoptRecord,
+    CheckpointRecord,
+    CommitRecord,
+    Point,
+    SinkAhead,
+    WalRange,
+)
 from lamina.format.manifest import (
     CheckpointManifest,
     ConnectorCheckpoint,
@@ -30,6 +37,7 @@ from lamina.protocol.recovery import Plan
 from lamina.protocol.retention import wal_floor
 from lamina.protocol.sinks import Publish, SinkPosition, check_fence, decide_publish
 from lamina.recovery import Recovered, RecoveredState, RecoveryConfig, RecoveryManager
+from lamina.recovery.ranges import read_ranges
 from lamina.store.base import Store
 from lamina.testing import ManualClock
 from lamina.wal import CoreWalWriter, LogSet, drop_driver_segments, drop_segments
@@ -119,9 +127,11 @@ class Ledger:
         self.at = SinkPosition(PIPELINE, generation, self.at.point)
         return self.at
 
-    def publish(self, commit: Commit, generation: int) -> None:
+    def publish(self, commit: Commit, generation: int, accepted: SinkAhead | None = None) -> None:
         self.pause(f"publish {commit.epoch}")
-        decided = decide_publish(self.at, commit, pipeline=PIPELINE, generation=generation)
+        decided = decide_publish(
+            self.at, commit, pipeline=PIPELINE, generation=generation, accepted=accepted
+        )
         if decided is Publish.NOW:
             self.applied.append(commit.point)
             self.at = SinkPosition(PIPELINE, generation, commit.point)
@@ -249,7 +259,8 @@ class Process:
 
     def publish(self) -> None:
         while self.sink is not None and self.pending:
-            self.sink.publish(self.pending[0], self.driver.generation)
+            accepted = self.driver.sinks.get(self.sink.name)
+            self.sink.publish(self.pending[0], self.driver.generation, accepted)
             del self.pending[0]
 
     # checkpoints
@@ -332,7 +343,8 @@ class Process:
         changes: dict[Place, dict[bytes, bytes | None]] = {}
         for place in commit.ranges:
             entries = changes.setdefault((place.operator, place.core), {})
-            entries.update(entries_of(found._wal_batch(place)))
+            [record] = read_ranges(found.disk, [place])
+            entries.update(entries_of(record.batch()))
         return changes
 
 

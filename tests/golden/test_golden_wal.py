@@ -15,6 +15,7 @@ from lamina.format.commit import (
     CheckpointRecord,
     CommitRecord,
     Point,
+    SinkAhead,
     StagedFile,
     TakeoverRecord,
     WalRange,
@@ -26,6 +27,7 @@ from lamina.format.commit import (
     encode_checkpoint,
     encode_commit,
     encode_takeover,
+    join_adopt,
 )
 from lamina.format.manifest_model import ConnectorCheckpoint
 from lamina.format.wal import (
@@ -71,6 +73,13 @@ COMMIT = CommitRecord(
     staged=(StagedFile("out", "output/out/7/part-0.parquet", 900, "5" * 64, 2),),
 )
 ADOPT = AdoptRecord(OLD.point, (OLD,))
+FIRST_PART = AdoptRecord(COMMIT.point, (OLD,), more=True)
+LAST_PART = AdoptRecord(COMMIT.point, (COMMIT,))
+GIVEN_UP = AdoptRecord(
+    OLD.point,
+    (),
+    {"out": SinkAhead(COMMIT.point, OLD.point), "\u00fcber": SinkAhead(OLD.point, None)},
+)
 TAKEOVER = TakeoverRecord(3, IDENTITY.hex())
 CHECKPOINT = CheckpointRecord(
     CheckpointId.parse("019a5e10-8c00-7abc-8def-0123456789ab"), 7, "c" * 64
@@ -111,6 +120,16 @@ def segment(header: SegmentHeader, items: list[Item]) -> bytes:
     return data
 
 
+IN_PARTS: list[Item] = [
+    (Kind.TAKEOVER, encode_takeover(TAKEOVER), 0, 0),
+    (Kind.ADOPT, encode_adopt(FIRST_PART), 7, 0),
+    (Kind.ADOPT, encode_adopt(LAST_PART), 7, 0),
+]
+SINKS_AHEAD: list[Item] = [
+    (Kind.TAKEOVER, encode_takeover(TAKEOVER), 0, 0),
+    (Kind.ADOPT, encode_adopt(GIVEN_UP), 6, 0),
+]
+
 DRIVER = SegmentHeader(IDENTITY, 3, DRIVER_CORE, 4, 100)
 CORE = SegmentHeader(IDENTITY, 3, 2, 4, 5)
 SEGMENTS = {
@@ -118,6 +137,8 @@ SEGMENTS = {
     "blank-sectors.wal": (CORE, BLANK),
     "example.wal": (CORE, EXAMPLE),
     "empty.wal": (CORE, []),
+    "adopt-in-parts.wal": (DRIVER, IN_PARTS),
+    "sinks-ahead.wal": (DRIVER, SINKS_AHEAD),
 }
 
 
@@ -155,6 +176,20 @@ def test_the_pinned_payloads_are_read_as_the_values_they_were() -> None:
         [pa.field("key", pa.binary(), nullable=False), ("value", pa.binary())]
     )
     assert batch.to_pydict() == {"key": [b"a", b"b", b""], "value": [b"1", None, b""]}
+
+
+def adopts_of(name: str) -> list[AdoptRecord]:
+    reader = SegmentReader(LocalDisk(HERE), name)
+    payloads = [r.payload for r in reader.records() if r.kind is Kind.ADOPT]
+    return [decode_adopt(p.to_pybytes(), "") for p in payloads if p is not None]
+
+
+def test_the_pinned_adopts_are_read_as_the_values_they_were() -> None:
+    assert adopts_of("sinks-ahead.wal") == [GIVEN_UP]
+    parts = adopts_of("adopt-in-parts.wal")
+    assert parts == [FIRST_PART, LAST_PART]
+    assert join_adopt(parts) == AdoptRecord(COMMIT.point, (OLD, COMMIT))
+    assert join_adopt(parts[:1]) is None
 
 
 def test_the_digest_of_a_pinned_commit_is_the_one_its_children_name() -> None:

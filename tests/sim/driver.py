@@ -114,7 +114,7 @@ class Driver:
             sinks={s.name: s.position for s in self.world.sinks},
             damaged={id: why for id, why in loaded.items() if isinstance(why, str)},
             carried={id: manifest.carried for id, (manifest, _) in good.items()},
-            dropped=frozenset(d for d, r in records.items() if not self._has_runs(r)),
+            dropped={d: ("a segment",) for d, r in records.items() if not self._has_runs(r)},
         )
         # Whoever took over meanwhile may have moved sinks: no plan of ours could explain that.
         if (newest := self.log.read().generation) != self.generation:

@@ -11,7 +11,7 @@ import pytest
 from lamina.checkpoint import commit_log
 from lamina.protocol import history, recovery, retention
 from lamina.protocol.driver import Adopt
-from lamina.protocol.sinks import Publish
+from lamina.protocol.sinks import Due, Publish, is_ahead
 from lamina.store.base import Data
 from tests.sim import driver, tasks, tools, world
 from tests.sim.disk import Disk
@@ -37,15 +37,12 @@ def r1_a_task_cuts_to_what_is_synced(patch: Patch) -> None:
 
 
 def r2_a_home_takes_over_although_a_sink_is_ahead(patch: Patch) -> None:
-    pending = recovery._pending
+    due = recovery._due
 
-    def blind(name: str, position: Any, head: Any, commits: Any, lose: Any) -> Any:
-        at = position.point
-        if at is not None and (head is None or at.epoch > head.epoch):
-            return ()
-        return pending(name, position, head, commits, lose)
+    def blind(name: str, at: Any, head: Any, commits: Any, **flags: Any) -> Any:
+        return Due(()) if is_ahead(at, head) else due(name, at, head, commits, **flags)
 
-    patch(recovery, "_pending", blind)
+    patch(recovery, "_due", blind)
 
 
 def r3_a_taken_slot_is_overwritten(patch: Patch) -> None:

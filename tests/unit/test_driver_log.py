@@ -15,9 +15,20 @@ from lamina.errors import (
     UsageError,
     WalDamaged,
 )
-from lamina.format.commit import AdoptRecord, CheckpointRecord, CommitRecord
+from lamina.format import commit as format_commit
+from lamina.format.commit import (
+    AdoptRecord,
+    CheckpointRecord,
+    CommitRecord,
+    Point,
+    SinkAhead,
+    decode_adopt,
+    encode_adopt,
+    encode_commit,
+)
 from lamina.format.home_names import DriverSegment, segment_path
-from lamina.protocol.driver import accepted_head
+from lamina.format.wal import Kind
+from lamina.protocol.driver import accepted_head, accepted_sinks
 from lamina.wal import (
     DriverLog,
     Home,
@@ -197,6 +208,95 @@ def test_an_adoption_is_one_record_at_the_beginning(home: Home) -> None:
     with pytest.raises(WalDamaged, match="not the first") as caught:
         read_driver_log(home.disk, HOME)
     assert ", byte " in caught.value.where
+
+
+# an ADOPT of several records
+
+
+def adopted(home: Home, monkeypatch: pytest.MonkeyPatch, size: int = 700) -> list[CommitRecord]:
+    """Five COMMITs of a first process, adopted by a second one in records of *size* bytes."""
+    first = opened(home, 1)
+    commits = [commit(first, epoch) for epoch in range(1, 6)]
+    first.close()
+    monkeypatch.setattr(format_commit, "ADOPT_BYTES_MAX", size)
+    opened(home, 2, AdoptRecord(commits[-1].point, tuple(commits), SINKS)).close()
+    return commits
+
+
+SINKS = {"out": SinkAhead(Point(9, "f" * 64), None)}
+
+
+def test_an_adopt_larger_than_a_record_may_be_was_refused(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = adopted(home, monkeypatch)
+    second = read_driver_log(home.disk, HOME)[1]
+    assert second.records > 3  # TAKEOVER and several of the ADOPT
+    assert second.adopt == AdoptRecord(commits[-1].point, tuple(commits), SINKS)
+    assert second.rules().adopt is not None
+    assert accepted_sinks([second.rules()]) == SINKS
+
+
+def test_a_commit_larger_than_a_part_is_a_part_of_its_own(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = adopted(home, monkeypatch, size=1)
+    second = read_driver_log(home.disk, HOME)[1]
+    assert second.records == 1 + len(commits)
+    assert second.adopt is not None
+    assert second.adopt.commits == tuple(commits)
+
+
+def test_a_segment_torn_in_the_middle_of_an_adopt_has_none(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = adopted(home, monkeypatch)
+    path = tmp_path / segment_path(DriverSegment(2, 0))
+    data = path.read_bytes()
+    reader = SegmentReader(home.disk, segment_path(DriverSegment(2, 0)))
+    *starts, last = [r.offset for r in reader.records() if r.kind is Kind.ADOPT]
+    assert starts
+    for end in (*starts, *(start + 100 for start in starts), last, len(data) - 1):
+        path.write_bytes(data[:end])
+        first, second = read_driver_log(home.disk, HOME)
+        assert second.adopt is None
+        assert second.known() == {}
+        assert accepted_head([first.rules(), second.rules()]) == commits[-1].point
+
+
+def test_a_commit_between_the_records_of_an_adopt_is_damage(home: Home) -> None:
+    driver = DriverLog(home, 1)
+    part = AdoptRecord(None, (), more=True)
+    driver._append(Kind.ADOPT, encode_adopt(part), 0)
+    driver._append(Kind.COMMIT, encode_commit(CommitRecord(epoch=1, generation=1)), 1)
+    with pytest.raises(WalDamaged, match="a COMMIT in the middle of an ADOPT"):
+        read_driver_log(home.disk, HOME)
+
+
+def test_records_of_two_adopts_are_damage(home: Home) -> None:
+    driver = DriverLog(home, 1)
+    for head in (Point(1, "1" * 64), Point(2, "2" * 64)):
+        driver._append(Kind.ADOPT, encode_adopt(AdoptRecord(head, (), more=True)), 0)
+    with pytest.raises(WalDamaged, match="in the middle of another"):
+        read_driver_log(home.disk, HOME)
+
+
+def test_only_the_last_record_of_an_adopt_names_sinks() -> None:
+    early = encode_adopt(AdoptRecord(None, (), SINKS, more=True))
+    with pytest.raises(WalDamaged, match="only the last"):
+        decode_adopt(early, "f")
+    nowhere = b'{"commits":[],"head":null,"sinks":{"out":{"at":null,"counts_as":null}}}'
+    with pytest.raises(WalDamaged, match="without a point"):
+        decode_adopt(nowhere, "f")
+
+
+def test_a_rotated_log_forgot_what_its_sinks_count_as(home: Home) -> None:
+    driver = opened(home, 1, AdoptRecord(None, (), SINKS))
+    one = commit(driver, 1)
+    driver.rotate(AdoptRecord(one.point, (one,)))
+    assert driver.sinks == SINKS
+    contents = read_driver_log(home.disk, HOME)
+    assert accepted_sinks([each.rules() for each in contents]) == SINKS
 
 
 # markers, rotation, torn

@@ -156,13 +156,13 @@ def test_a_damaged_newest_without_wal_stops_and_names_it() -> None:
 
 
 def test_a_damaged_newest_whose_wal_was_dropped_stops() -> None:
-    dropped = frozenset({"a3"})
+    dropped = {"a3": ("core-0/three.wal",)}
     with pytest.raises(WouldLose):
         plan_recovery(found(stored(2, 4), segment(*COMMITS), damaged=(4,), dropped=dropped))
 
 
 def test_dropped_wal_below_the_checkpoint_is_not_missed() -> None:
-    dropped = frozenset({"a1", "a2", "a3"})
+    dropped = dict.fromkeys(("a1", "a2", "a3"), ("core-0/old.wal",))
     plan = plan_recovery(found(stored(2, 4), segment(*COMMITS), dropped=dropped))
     assert base_epoch(plan) == 4
     assert epochs(plan.replay) == [5]
@@ -181,6 +181,51 @@ def test_a_checkpoint_off_the_line_of_the_head_is_not_used() -> None:
     assert epochs(plan.replay) == [4]
 
 
+def test_what_is_missing_and_what_can_be_reached_was_not_named() -> None:
+    dropped = {"a4": ("core-0/four.wal", "core-1/four.wal"), "a5": ("core-0/five.wal",)}
+    seen = found(stored(2), segment(*COMMITS), dropped=dropped)
+    with pytest.raises(WouldLose) as caught:
+        plan_recovery(seen)
+    assert caught.value.message == (
+        "epoch 5 was acknowledged and cannot be rebuilt; the highest that can be is epoch 3; "
+        "missing, and needed from epoch 4 on: core-0/five.wal, core-0/four.wal, core-1/four.wal"
+    )
+    for form in ("--lose-after 3", "RecoveryConfig(lose_after=3)"):
+        assert form in caught.value.advice
+    assert plan_recovery(seen, lose_after=3).head == point(3)
+
+
+def test_segments_that_went_below_a_checkpoint_are_not_called_missing() -> None:
+    dropped = {"a1": ("core-0/one.wal",), "a5": ("core-0/five.wal",)}
+    with pytest.raises(WouldLose, match=r"from epoch 5 on: core-0/five\.wal\. "):
+        plan_recovery(found(stored(2), segment(*COMMITS), dropped=dropped))
+
+
+def test_a_missing_commit_is_named_and_the_advice_is_what_can_be_reached() -> None:
+    seen = found(stored(2), segment(*COMMITS[:3], COMMITS[4]))
+    with pytest.raises(WouldLose, match="holds the COMMIT of epoch 4") as caught:
+        plan_recovery(seen)
+    assert "RecoveryConfig(lose_after=2)" in caught.value.advice
+    assert plan_recovery(seen, lose_after=2).head == point(2)
+
+
+def test_the_advice_for_a_lost_driver_log_is_what_can_be_reached() -> None:
+    for damaged, reachable in (((), 4), ((4,), 2), ((2, 4), 0)):
+        seen = found(stored(2, 4), damaged=damaged)
+        with pytest.raises(WouldLose, match="holds no epoch") as caught:
+            plan_recovery(seen)
+        assert f"--lose-after {reachable}, in Python" in caught.value.advice
+        head = plan_recovery(seen, lose_after=reachable).head
+        assert (head.epoch if head else 0) == reachable
+
+
+def test_a_limit_below_everything_says_so() -> None:
+    seen = found(stored(3), void=True)
+    with pytest.raises(WouldLose, match=r"no epoch up to 2 can be rebuilt\. To") as caught:
+        plan_recovery(seen, lose_after=2)
+    assert "lose_after=0" in caught.value.advice
+
+
 # what a person gives up
 
 
@@ -191,7 +236,7 @@ def test_lose_after_lands_on_the_highest_epoch_that_can_be_rebuilt() -> None:
 
 
 def test_lose_after_replays_up_to_the_epoch_and_names_what_it_gave_up() -> None:
-    dropped = frozenset({"a5"})
+    dropped = {"a5": ("core-0/five.wal",)}
     plan = plan_recovery(
         found(stored(2), segment(*COMMITS), dropped=dropped, damaged=()), lose_after=4
     )
@@ -225,6 +270,7 @@ def test_another_home_takes_over_only_by_a_flag() -> None:
     with pytest.raises(Refused, match=HOME) as caught:
         check_claim(history, "home-b", other_home=False)
     assert "--take-over-home" in caught.value.advice
+    assert "RecoveryConfig(take_over_home=True)" in caught.value.advice
 
 
 def test_an_empty_log_and_a_copy_belong_to_whoever_comes() -> None:
@@ -281,7 +327,7 @@ def test_a_sink_behind_whose_output_nobody_has_stops() -> None:
 def test_a_sink_ahead_of_everything_known_stops() -> None:
     with pytest.raises(WouldLose, match="holds epoch 5") as caught:
         plan_recovery(found(stored(4), sinks={"fast": sink(5)}, void=True))
-    assert "--lose-after" in caught.value.advice
+    assert "--lose-after 4, in Python RecoveryConfig(lose_after=4)" in caught.value.advice
 
 
 def test_a_sink_ahead_of_an_empty_pipeline_stops_too() -> None:

@@ -6,8 +6,8 @@ history is a chain. FORMAT.md section 7 is the specification.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from lamina.errors import Corrupt, Unsupported, UsageError, WalDamaged
@@ -18,6 +18,9 @@ from lamina.format.manifest_model import ConnectorCheckpoint
 from lamina.ids import CheckpointId
 
 T = TypeVar("T")
+
+ADOPT_BYTES_MAX = 32 << 20
+"""How many bytes of COMMITs one ADOPT record holds; what has more is written as several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +84,21 @@ class CommitRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class SinkAhead:
+    """A sink that holds an epoch which a person gave up, and what it counts as from then on."""
+
+    at: Point  # what the outside system really holds
+    counts_as: Point | None  # where recovery landed
+
+
+@dataclass(frozen=True, slots=True)
 class AdoptRecord:
-    """What a new process accepted of its predecessors, in one record: there or not (R5)."""
+    """What a new process accepted of its predecessors: all of it is there, or none (R5)."""
 
     head: Point | None
     commits: tuple[CommitRecord, ...]
+    sinks: Mapping[str, SinkAhead] = field(default_factory=dict)
+    more: bool = False  # the record behind this one goes on with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,21 +132,62 @@ def checked_commit(commit: CommitRecord) -> bytes:
 
 
 def encode_adopt(adopt: AdoptRecord) -> bytes:
-    return canonical.encode(
-        {"head": _point(adopt.head), "commits": [_commit(c) for c in adopt.commits]}
-    )
+    fields: dict[str, Json] = {
+        "head": _point(adopt.head),
+        "commits": [_commit(c) for c in adopt.commits],
+    }
+    if adopt.sinks:
+        fields["sinks"] = {name: _ahead(ahead) for name, ahead in adopt.sinks.items()}
+    if adopt.more:
+        fields["more"] = True
+    return canonical.encode(fields)
 
 
 def decode_adopt(data: bytes, where: str) -> AdoptRecord:
     fields = _open(data, where)
-    adopt = AdoptRecord(_read_point(fields, "head"), fields.list_of("commits", _read_commit))
+    adopt = AdoptRecord(
+        _read_point(fields, "head"),
+        fields.list_of("commits", _read_commit),
+        fields.map_of("sinks", _read_ahead),
+        fields.flag("more", False),
+    )
+    if adopt.more and adopt.sinks:
+        raise fields.bad("only the last record of an ADOPT says what sinks count as")
     _check_whole(encode_adopt(adopt), data, where)
     return adopt
 
 
-def checked_adopt(adopt: AdoptRecord) -> bytes:
-    """The bytes of an ADOPT that every reader takes; UsageError if there are none."""
-    return _checked(adopt, encode_adopt, decode_adopt)
+def checked_adopt(adopt: AdoptRecord) -> tuple[bytes, ...]:
+    """The bytes of the records of an ADOPT; UsageError if there are none that readers take."""
+    assert not adopt.more, "an ADOPT as a whole"
+    try:
+        parts = _split(adopt)
+    except (AttributeError, TypeError) as error:
+        raise UsageError(f"this cannot be stored: {error}") from error
+    return tuple(_checked(part, encode_adopt, decode_adopt) for part in parts)
+
+
+def join_adopt(parts: Sequence[AdoptRecord]) -> AdoptRecord | None:
+    """The ADOPT that its records make; None as long as the last of them is not there."""
+    if not parts or parts[-1].more:
+        return None
+    commits = tuple(commit for part in parts for commit in part.commits)
+    return AdoptRecord(parts[-1].head, commits, parts[-1].sinks)
+
+
+def _split(adopt: AdoptRecord) -> list[AdoptRecord]:
+    """Records of bounded size, in order; only the last one says what sinks count as."""
+    groups: list[list[CommitRecord]] = [[]]
+    size = 0
+    for commit in adopt.commits:
+        added = len(encode_commit(commit))
+        if groups[-1] and size + added > ADOPT_BYTES_MAX:
+            groups.append([])
+            size = 0
+        groups[-1].append(commit)
+        size += added
+    parts = [AdoptRecord(adopt.head, tuple(group), more=True) for group in groups]
+    return [*parts[:-1], replace(adopt, commits=tuple(groups[-1]))]
 
 
 def encode_takeover(takeover: TakeoverRecord) -> bytes:
@@ -184,7 +238,7 @@ def _check_whole(again: bytes, data: bytes, where: str) -> None:
     """An epoch's digest is that of its bytes: one that we would write differently is not ours."""
     if again != data:
         raise Unsupported(
-            "a COMMIT with something in it that this Lamina does not know", where=where
+            "a COMMIT or ADOPT with something in it that this Lamina does not know", where=where
         )
 
 
@@ -227,6 +281,17 @@ def _point(point: Point | None) -> Json:
 def _read_point(fields: Fields, name: str) -> Point | None:
     found = fields.optional_object(name)
     return None if found is None else Point(found.integer("epoch"), found.text("digest"))
+
+
+def _ahead(ahead: SinkAhead) -> Json:
+    return {"at": _point(ahead.at), "counts_as": _point(ahead.counts_as)}
+
+
+def _read_ahead(fields: Fields) -> SinkAhead:
+    at = _read_point(fields, "at")
+    if at is None:
+        raise fields.bad("a sink without a point that it is at")
+    return SinkAhead(at, _read_point(fields, "counts_as"))
 
 
 def _connector(value: ConnectorCheckpoint) -> Json:

@@ -1,8 +1,8 @@
 """R4 and R5: which COMMITs of a driver log count, and who may go on.
 
 A driver log is a folder of segments, one per process that ever claimed the home. A new process
-opens its segment first, looks afterwards, and writes what it accepts as one ADOPT record before
-its first effect. So the newest segment with an ADOPT is the truth: what older segments gained
+opens its segment first, looks afterwards, and writes what it accepts as one ADOPT before its
+first effect. So the newest segment with an ADOPT is the truth: what older segments gained
 after somebody looked at them was never acknowledged, because their driver looks for a newer
 segment between the sync of a COMMIT and its first effect.
 """
@@ -10,10 +10,10 @@ segment between the sync of a COMMIT and its first effect.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lamina.errors import Fenced, LogDamaged
-from lamina.format.commit import Point
+from lamina.format.commit import Point, SinkAhead
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,14 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """What a new process accepted of its predecessors: the head, and the COMMITs it copied."""
+    """What a new process accepted of its predecessors: the head, and the COMMITs it copied.
+
+    *sinks* holds those that are at an epoch which a person gave up (protocol.sinks.seen_as).
+    """
 
     head: Point | None
     commits: tuple[Commit, ...]
+    sinks: Mapping[str, SinkAhead] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +56,24 @@ class Segment:
     number: int = 0  # a long-lived process goes on in a new part, with an ADOPT of its own
 
 
+def accepted_segment(segments: Iterable[Segment]) -> Segment | None:
+    """The truth: the newest segment with an ADOPT, or None if there is none."""
+    adopted = (segment for segment in segments if segment.adopt is not None)
+    return max(adopted, key=lambda s: (s.generation, s.number), default=None)
+
+
 def accepted_head(segments: Iterable[Segment]) -> Point | None:
     """The newest acknowledged epoch of a home, or None if it never had one."""
-    for segment in sorted(segments, key=lambda s: (s.generation, s.number), reverse=True):
-        if segment.adopt is not None:
-            return segment.commits[-1].point if segment.commits else segment.adopt.head
-    return None
+    truth = accepted_segment(segments)
+    if truth is None or truth.adopt is None:
+        return None
+    return truth.commits[-1].point if truth.commits else truth.adopt.head
+
+
+def accepted_sinks(segments: Iterable[Segment]) -> Mapping[str, SinkAhead]:
+    """The sinks that count as standing lower than they are, because a person said so."""
+    truth = accepted_segment(segments)
+    return truth.adopt.sinks if truth is not None and truth.adopt is not None else {}
 
 
 def by_digest(segments: Iterable[Segment]) -> dict[str, Commit]:

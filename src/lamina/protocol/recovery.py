@@ -7,11 +7,12 @@ decision: --lose-after EPOCH.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lamina.errors import Diverged, Refused, WouldLose
-from lamina.format.commit import Point
+from lamina.format.commit import Point, SinkAhead
 from lamina.format.log import Committed
 from lamina.ids import CheckpointId
 from lamina.protocol.driver import (
@@ -19,13 +20,15 @@ from lamina.protocol.driver import (
     Commit,
     Segment,
     accepted_head,
+    accepted_segment,
+    accepted_sinks,
     by_digest,
     line,
     next_epoch,
     publish_line,
 )
 from lamina.protocol.history import COPY_HOME, History
-from lamina.protocol.sinks import SinkPosition
+from lamina.protocol.sinks import Due, SinkPosition, due_of, is_ahead, seen_as
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,8 @@ class Found:
     sinks: Mapping[str, SinkPosition]
     damaged: Mapping[CheckpointId, str]  # checkpoints whose files do not all verify, and why
     carried: Mapping[CheckpointId, tuple[Commit, ...]] = field(default_factory=dict)
-    dropped: frozenset[str] = frozenset()  # COMMITs whose runs went with their WAL segment
+    dropped: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """COMMITs whose runs went with their WAL segment, by digest, and the segments' paths."""
     wal_epoch: int = 0  # the highest that a core's log has reached, committed or not
     void: bool = False  # another home owns the pipeline: *segments* only say which epochs are used
     driver_lost: bool = False  # core logs are there, and no driver log that could have made them
@@ -71,8 +75,8 @@ def check_claim(history: History, home: str, *, other_home: bool) -> None:
         return
     raise Refused(
         f"this pipeline's WAL is in the home {owner}, not in {home}",
-        advice="Start it there. If that home is lost for ever, --take-over-home gives up every "
-        "epoch after the newest checkpoint",
+        advice="Start it there. If that home is lost for ever, --take-over-home (in Python "
+        "RecoveryConfig(take_over_home=True)) gives up every epoch after the newest checkpoint",
     )
 
 
@@ -80,25 +84,33 @@ def plan_recovery(found: Found, *, lose_after: int | None = None) -> Plan:
     """Decide everything a recovery will do, from what the scan saw."""
     segments = _own_segments(found)
     commits = by_digest(segments)
-    top = _highest(found, accepted_head(segments))
+    top = _highest(found, segments)
     if lose_after is None:
-        check_driver_log(found, accepted_head(segments))
+        _check_driver_log(found, segments, top)
     head, checkpoint, skipped = _reach(found, commits, top, lose_after)
     if checkpoint is not None:
         commits |= {c.point.digest: c for c in found.carried.get(checkpoint.id, ())}
     replay = tuple(c for c in reversed(line(head, commits)) if not _covered(c, checkpoint))
     assert not any(c.point.digest in found.dropped for c in replay)
-    publish = {
-        name: _pending(name, position, head, commits, lose_after)
+    accepted = accepted_sinks(segments)
+    due = {
+        name: _due(
+            name, position.point, head, commits, accepted=accepted.get(name), lose_after=lose_after
+        )
         for name, position in sorted(found.sinks.items())
     }
+    publish = {name: each.commits for name, each in due.items()}
     copied = {c.epoch: c for chain in (replay, *publish.values()) for c in chain}
     return Plan(
         checkpoint=checkpoint,
         replay=replay,
         head=head,
         publish=publish,
-        adopt=Adopt(head, tuple(copied[epoch] for epoch in sorted(copied))),
+        adopt=Adopt(
+            head,
+            tuple(copied[epoch] for epoch in sorted(copied)),
+            {name: each.accepted for name, each in due.items() if each.accepted},
+        ),
         next_epoch=_next_epoch(found),
         skipped=skipped,
         given_up=tuple(c.point for c in line(top, commits) if head is None or c.epoch > head.epoch),
@@ -108,15 +120,16 @@ def plan_recovery(found: Found, *, lose_after: int | None = None) -> Plan:
 def plan_fresh(found: Found) -> Plan:
     """Start with nothing, by a person's flag: everything acknowledged so far is given up."""
     segments = _own_segments(found)
-    top = _highest(found, accepted_head(segments))
+    top = _highest(found, segments)
     known = line(top, by_digest(segments))
     given_up = tuple(c.point for c in known) or ((top,) if top else ())
+    held = {name: position.point for name, position in sorted(found.sinks.items())}
     return Plan(
         checkpoint=None,
         replay=(),
         head=None,
         publish={},
-        adopt=Adopt(None, ()),
+        adopt=Adopt(None, (), {name: SinkAhead(at, None) for name, at in held.items() if at}),
         next_epoch=_next_epoch(found),
         skipped=(),
         given_up=given_up,
@@ -130,35 +143,49 @@ def _own_segments(found: Found) -> tuple[Segment, ...]:
     return tuple(s for s in found.segments if s.generation >= found.history.home_since)
 
 
-def check_driver_log(found: Found, driver: Point | None) -> None:
+def _check_driver_log(found: Found, segments: tuple[Segment, ...], top: Point | None) -> None:
     """A home that owns the pipeline has decided at least what its own checkpoints hold.
 
     A driver log that is gone, or ends before them, has lost COMMITs: nobody knows how many.
     """
     if found.void:
         return
-    decided = _decided_here(found.history)
+    driver, decided = accepted_head(segments), _decided_here(found, segments)
     if found.driver_lost or (driver.epoch if driver else 0) < decided:
         holds = f"ends with epoch {driver.epoch}" if driver else "holds no epoch"
         raise WouldLose(
             f"the driver log of this home {holds}"
             + (f", and a checkpoint made here holds epoch {decided}" if decided else "")
             + ": it has lost what was acknowledged since",
-            advice="Restore the files of driver/ from a copy of the home. To go on without what "
-            "they held: --lose-after EPOCH",
+            advice="Restore the files of driver/ from a copy of the home. "
+            + _give_up(_reachable(found, by_digest(segments), top, None)),
         )
 
 
-def _decided_here(history: History) -> int:
-    """The epoch of the newest checkpoint, if a driver log of the home that owns it decided it."""
-    newest = history.newest
-    if newest is None or newest.entry.commit_digest is None:
-        return 0
-    return newest.epoch if newest.generation >= history.home_since else 0
+def _decided_here(found: Found, segments: tuple[Segment, ...]) -> int:
+    """The newest epoch that a driver log of the home must know, because it decided it."""
+    decided = [
+        checkpoint.epoch
+        for checkpoint in _unjudged(found, segments)
+        if checkpoint.entry.commit_digest and checkpoint.generation >= found.history.home_since
+    ]
+    return max(decided, default=0)
 
 
-def _highest(found: Found, driver: Point | None) -> Point | None:
-    newest = found.history.newest
+def _unjudged(found: Found, segments: tuple[Segment, ...]) -> list[Committed]:
+    """The checkpoints that the newest ADOPT has not seen.
+
+    Its process claimed the store's log before it looked: every checkpoint of an older generation
+    was there, and is in the history of the ADOPT's head, or was given up by a person.
+    """
+    truth = accepted_segment(segments)
+    since = truth.generation if truth else 0
+    return [c for c in found.history.checkpoints if c.generation >= since]
+
+
+def _highest(found: Found, segments: tuple[Segment, ...]) -> Point | None:
+    driver = accepted_head(segments)
+    newest = max(_unjudged(found, segments), key=lambda c: (c.epoch, c.seq), default=None)
     stored = None if newest is None else point_of(newest)
     if driver is None or stored is None:
         return driver or stored
@@ -177,11 +204,52 @@ def _reach(
         if base is not None or complete:
             return head, base, tuple(skipped.values())
     assert top is not None, "an empty history is always complete"
+    reachable = _reachable(found, commits, top, lose_after)
+    what = f"epoch {top.epoch} was acknowledged and cannot be rebuilt"
+    if lose_after is not None:
+        what = f"no epoch up to {lose_after} can be rebuilt"
+    elif reachable:
+        what += f"; the highest that can be is epoch {reachable}"
+    reasons = [*_missing_wal(found, commits, top, reachable)]
+    reasons += [f"checkpoint {s.id} (epoch {s.epoch}): {s.why}" for s in skipped.values()]
     raise WouldLose(
-        f"epoch {top.epoch} was acknowledged and cannot be rebuilt"
-        + "".join(f"; checkpoint {s.id} (epoch {s.epoch}): {s.why}" for s in skipped.values()),
-        advice="Restore the damaged files from a copy. To give up epochs for ever: "
-        "--lose-after EPOCH",
+        what + "".join(f"; {reason}" for reason in reasons),
+        advice=("Restore the named files from a copy. " if reasons else "") + _give_up(reachable),
+    )
+
+
+def _reachable(
+    found: Found, commits: Mapping[str, Commit], top: Point | None, lose_after: int | None
+) -> int:
+    """What --lose-after would land on: the highest epoch that can be rebuilt; 0 is nothing."""
+    limit = lose_after if lose_after is not None else top.epoch if top else 0
+    for head in _candidates(found, commits, top, limit):
+        base, complete = _base_of(found, commits, head, {})
+        if head is not None and (base is not None or complete):
+            return head.epoch
+    return 0
+
+
+def _missing_wal(
+    found: Found, commits: Mapping[str, Commit], top: Point, reachable: int
+) -> Iterator[str]:
+    """What the log lacks of the epochs after *reachable*: segments, or a COMMIT."""
+    needed = [c for c in line(top, commits) if c.epoch > reachable]
+    lacking = [c for c in needed if c.point.digest in found.dropped]
+    if lacking:
+        paths = {path: None for c in lacking for path in found.dropped[c.point.digest]}
+        yield f"missing, and needed from epoch {lacking[-1].epoch} on: {', '.join(sorted(paths))}"
+    before = needed[-1].parent if needed else None
+    if before is not None and before.digest not in commits and before.epoch > reachable:
+        yield f"no segment of the driver log holds the COMMIT of epoch {before.epoch}"
+
+
+def _give_up(epoch: int) -> str:
+    after = f" after {epoch}" if epoch else ""
+    return (
+        f"To give up every epoch{after} for ever, start with --lose-after {epoch}, in "
+        f"Python RecoveryConfig(lose_after={epoch}); `lamina recover --dry-run --lose-after "
+        f"{epoch}` shows what that does"
     )
 
 
@@ -191,13 +259,34 @@ def _candidates(
     if lose_after is None:
         yield top
         return
-    points = {c.point for c in line(top, commits)} | set(map(point_of, found.history.checkpoints))
-    points |= {top} if top else set()
+    points = {c.point for c in line(top, commits)} | ({top} if top else set())
+    points.update(_stored_points(found, commits, top))
     yield from sorted(
         (p for p in points if p.epoch <= lose_after), key=lambda p: p.epoch, reverse=True
     )
     if lose_after == 0 or top is None:
         yield None
+
+
+def _stored_points(
+    found: Found, commits: Mapping[str, Commit], top: Point | None
+) -> Iterator[Point]:
+    """What checkpoints hold of the history of *top*, as far as anybody knows.
+
+    Not what is above it, nor what the line of COMMITs passes over: that was given up before, and
+    a sink may have gone on without it.
+    """
+    walked = publish_line(top, commits)[::-1]
+    epochs = [commit.epoch for commit in walked]
+    for point in map(point_of, found.history.checkpoints):
+        if top is None or point.epoch > top.epoch:
+            continue
+        after = bisect_left(epochs, point.epoch)
+        if after < len(walked) and walked[after].point != point:
+            follows = walked[after].follows
+            if follows is None or follows.epoch < point.epoch:
+                continue
+        yield point
 
 
 def _base_of(
@@ -221,31 +310,29 @@ def _base_of(
     return None, bool(walked) and walked[-1].parent is None
 
 
-def _pending(
+def _due(
     name: str,
-    position: SinkPosition,
+    at: Point | None,
     head: Point | None,
     commits: Mapping[str, Commit],
+    *,
+    accepted: SinkAhead | None,
     lose_after: int | None,
-) -> tuple[Commit, ...]:
-    """What a sink has not got yet, oldest first."""
-    at = position.point
-    if at == head:
-        return ()
-    if at is not None and (head is None or at.epoch > head.epoch):
-        if lose_after is not None:
-            return ()
+) -> Due:
+    """What a sink has not got yet; one that is ahead stops, or a person has accepted it."""
+    due = due_of(at, head, commits, accepted)
+    if due is not None:
+        return due
+    if at is not None and is_ahead(at, head) and lose_after is not None:
+        return Due((), SinkAhead(at, head))
+    if at is not None and is_ahead(seen_as(at, accepted), head):
         raise WouldLose(
             f"the sink {name!r} holds epoch {at.epoch}, which neither the driver log nor a "
             f"checkpoint has",
-            advice="Recover in the home that wrote it. To go on without it: --lose-after EPOCH",
+            advice="Recover in the home that wrote it. " + _give_up(head.epoch if head else 0),
         )
-    pending: list[Commit] = []
-    for commit in publish_line(head, commits):
-        pending.append(commit)
-        if commit.follows == at:
-            return tuple(reversed(pending))
-    last = pending[-1].epoch if pending else head.epoch if head else 0
+    known = publish_line(head, commits)
+    last = known[-1].epoch if known else head.epoch if head else 0
     raise Diverged(
         f"the sink {name!r} is at {_show(at)}, which is not on the line of epoch "
         f"{head.epoch if head else 0} (known back to epoch {last})"

@@ -1,13 +1,18 @@
-"""R6: a sink keeps (pipeline, generation, epoch, COMMIT digest) in the transaction of its data."""
+"""R6: a sink keeps (pipeline, generation, epoch, COMMIT digest) in the transaction of its data.
+
+A sink may hold an epoch that a person gave up (--lose-after, start fresh). It keeps those rows;
+from then on, as long as it stands exactly there, it counts as standing where recovery landed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from lamina.errors import Diverged, Fenced, Refused
-from lamina.format.commit import Point
-from lamina.protocol.driver import Commit
+from lamina.format.commit import Point, SinkAhead
+from lamina.protocol.driver import Commit, publish_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +29,23 @@ class Publish(Enum):
     DONE = "done already"
 
 
+def seen_as(at: Point | None, accepted: SinkAhead | None) -> Point | None:
+    """Where a sink counts as standing: where it is, unless a person accepted just that place."""
+    return accepted.counts_as if accepted is not None and at == accepted.at else at
+
+
 def decide_publish(
-    position: SinkPosition, commit: Commit, *, pipeline: str, generation: int
+    position: SinkPosition,
+    commit: Commit,
+    *,
+    pipeline: str,
+    generation: int,
+    accepted: SinkAhead | None = None,
 ) -> Publish:
-    """Whether to publish *commit*; strictly in order, never twice, never by an old generation."""
+    """Whether to publish *commit*; strictly in order, never twice, never by an old generation.
+
+    *accepted* is what the driver log's ADOPT says about this sink, if anything.
+    """
     if position.pipeline not in ("", pipeline):
         raise Refused(f"the sink belongs to the pipeline {position.pipeline!r}")
     if position.generation > generation:
@@ -40,12 +58,55 @@ def decide_publish(
             f"the sink holds another epoch {at.epoch}: COMMIT {at.digest[:12]}, "
             f"not {commit.point.digest[:12]}"
         )
-    if at != commit.follows:
+    if seen_as(at, accepted) != commit.follows:
         raise Refused(
             f"epoch {commit.epoch} is published after {_show(commit.follows)}, "
             f"but the sink is at {_show(at)}"
         )
     return Publish.NOW
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What a sink is to get after a recovery, oldest first, and what it counts as until then."""
+
+    commits: tuple[Commit, ...]
+    accepted: SinkAhead | None = None
+
+
+def due_of(
+    at: Point | None,
+    head: Point | None,
+    commits: Mapping[str, Commit],
+    accepted: SinkAhead | None,
+) -> Due | None:
+    """What a sink at *at* lacks of the history of *head*; None if it is not in that history.
+
+    Where it really is comes first: who gave an epoch up may have come back to it.
+    """
+    missing = _missing(at, head, commits)
+    if missing is not None:
+        return Due(missing)
+    missing = _missing(seen_as(at, accepted), head, commits)
+    return None if missing is None else Due(missing, accepted)
+
+
+def is_ahead(at: Point | None, head: Point | None) -> bool:
+    """Whether a sink holds an epoch above *head*."""
+    return at is not None and (head is None or at.epoch > head.epoch)
+
+
+def _missing(
+    at: Point | None, head: Point | None, commits: Mapping[str, Commit]
+) -> tuple[Commit, ...] | None:
+    if at == head:
+        return ()
+    walked: list[Commit] = []
+    for commit in publish_line(head, commits):
+        walked.append(commit)
+        if commit.follows == at:
+            return tuple(reversed(walked))
+    return None
 
 
 def check_fence(position: SinkPosition, generation: int) -> None:

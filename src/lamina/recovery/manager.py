@@ -18,7 +18,7 @@ from lamina.checkpoint.parallel import run_bounded
 from lamina.checkpoint.progress import Progress, Report, silent
 from lamina.clock import Clock, SystemClock
 from lamina.disk.base import Disk
-from lamina.errors import AlreadyExists, Corrupt, Fenced, NotFound, Refused
+from lamina.errors import AlreadyExists, Corrupt, Fenced, NotFound, Refused, StoreError
 from lamina.format.commit import AdoptRecord, CommitRecord
 from lamina.format.manifest_model import Artifact, CheckpointManifest
 from lamina.ids import CheckpointId
@@ -27,12 +27,12 @@ from lamina.protocol.driver import next_generation
 from lamina.protocol.history import History
 from lamina.protocol.recovery import Found, Plan, check_claim, plan_fresh, plan_recovery
 from lamina.protocol.sinks import SinkPosition
+from lamina.recovery.ranges import in_file_order, read_ranges
 from lamina.recovery.report import report_of
 from lamina.recovery.scan import RecoverableSink, Scan, scan_home
 from lamina.recovery.state import RecoveredState
 from lamina.wal.driver_log import DriverLog, driver_generations
 from lamina.wal.home import Home, claim_home, read_home
-from lamina.wal.reader import SegmentReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class RecoveryManager:
             if scan.moving:
                 driver = self._move(home, driver, on_failure)
             adopted = tuple(scan.commits[c.point.digest] for c in plan.adopt.commits)
-            driver.adopt(AdoptRecord(plan.head, adopted))
+            driver.adopt(AdoptRecord(plan.head, adopted, plan.adopt.sinks))
             on_failure.pop_all()
         seconds = self._clock.monotonic() - started
         summary = report_of(scan, plan, manifest, replayed, seconds=seconds)
@@ -215,10 +215,8 @@ class RecoveryManager:
     def _prove(self, scan: Scan, plan: Plan) -> tuple[CommitRecord, ...]:
         """Every range that will be replayed reads back with its checksum, before any effect."""
         replayed = tuple(scan.commits[c.point.digest] for c in plan.replay)
-        for commit in replayed:
-            for place in commit.ranges:
-                reader = SegmentReader(self._disk, place.segment)
-                reader.at(place.offset, place.size, place.crc)
+        for _ in read_ranges(self._disk, in_file_order(replayed)):
+            pass
         return replayed
 
     def _make_durable(self, replayed: tuple[CommitRecord, ...]) -> None:
@@ -257,7 +255,17 @@ class RecoveryManager:
 
     def _fetch_one(self, number: int, artifact: Artifact) -> Path:
         target = self._scratch / f"{number:06d}-{(artifact.sha256 or '')[:16]}"
-        self._checkpointer.load_artifact(artifact, into=target)
+        try:
+            self._checkpointer.load_artifact(artifact, into=target)
+        except NotFound as error:
+            if error.where != str(target):
+                raise  # the store has no such object: that is the checkpoint's damage
+            raise StoreError(
+                f"the scratch folder was removed while a checkpoint was fetched into it: "
+                f"{error.message}",
+                where=str(self._scratch),
+                advice="Use a scratch folder that nothing else cleans up, and start again",
+            ) from error
         return target
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lamina.format.commit import CommitRecord
 from lamina.format.manifest_model import CheckpointManifest
+from lamina.protocol.history import COPY_HOME
 from lamina.protocol.recovery import Plan
 from lamina.recovery.scan import Scan
 from lamina.recovery.state import RecoveryReport
@@ -31,11 +32,17 @@ def report_of(
         skipped=plan.skipped,
         left_aside=scan.left_aside,
         given_up=plan.given_up,
+        given_up_home=_given_up_home(scan),
         watermark_regressions=_regressions(manifest, replayed),
         bytes_restored=manifest.total_size_bytes if manifest else 0,
         bytes_replayed=sum(place.size for place in ranges),
         seconds=seconds,
     )
+
+
+def _given_up_home(scan: Scan) -> str | None:
+    owner = scan.found.history.home
+    return owner if scan.moving and not owner.startswith(COPY_HOME) else None
 
 
 def _dropped(scan: Scan) -> int:

@@ -78,7 +78,7 @@ def scan_home(
         segments=tuple(segment.rules() for segment in driver),
         sinks=sinks,
         damaged={},
-        dropped=frozenset(d for d, c in commits.items() if not _has_segments(home, c)),
+        dropped=_dropped(home, commits),
         wal_epoch=max((tail.epoch for tail in cores), default=0),
         void=moving,
         driver_lost=not driver and bool(cores),
@@ -131,10 +131,20 @@ def check_markers(driver: tuple[DriverSegmentContent, ...], history: History) ->
                 )
 
 
-def _has_segments(home: Home, commit: CommitRecord) -> bool:
-    for segment in {place.segment for place in commit.ranges}:
-        try:
-            home.disk.size(segment)
-        except NotFound:
-            return False
+def _dropped(home: Home, commits: Mapping[str, CommitRecord]) -> dict[str, tuple[str, ...]]:
+    """The COMMITs that name segments which are not there, and those segments; each asked once."""
+    named = {place.segment for commit in commits.values() for place in commit.ranges}
+    gone = {path for path in named if not _is_there(home, path)}
+    found = {
+        digest: tuple(sorted({place.segment for place in commit.ranges} & gone))
+        for digest, commit in commits.items()
+    }
+    return {digest: paths for digest, paths in found.items() if paths}
+
+
+def _is_there(home: Home, path: str) -> bool:
+    try:
+        home.disk.size(path)
+    except NotFound:
+        return False
     return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,8 +13,9 @@ from lamina.disk.base import Disk
 from lamina.errors import Corrupt
 from lamina.format.commit import CommitRecord, Point, WalRange
 from lamina.format.manifest_model import CheckpointManifest, ConnectorCheckpoint, Run
+from lamina.os_errors import typed_errors
 from lamina.protocol.recovery import Plan, Skipped
-from lamina.wal.reader import SegmentReader
+from lamina.recovery.ranges import read_ranges
 
 Work = Callable[[str, int, Iterator[pa.RecordBatch]], None]
 """Takes the batches of one (operator, partition), oldest first; the newest value of a key wins."""
@@ -44,6 +45,7 @@ class RecoveryReport:
     skipped: tuple[Skipped, ...]
     left_aside: tuple[LeftAside, ...]
     given_up: tuple[Point, ...]
+    given_up_home: str | None  # what it acknowledged after `head_epoch` is given up too, unknown
     watermark_regressions: tuple[int, ...]  # epochs whose watermark is below their parent's
     bytes_restored: int
     bytes_replayed: int
@@ -69,6 +71,14 @@ class RecoveredState:
     files: Mapping[str, Path]  # where the proven artifacts of the checkpoint lie
     report: RecoveryReport
     generation: int = 0
+    _places: dict[tuple[str, int], list[WalRange]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        for commit in self.replayed:
+            for place in commit.ranges:
+                self._places.setdefault((place.operator, place.core), []).append(place)
 
     @property
     def head(self) -> Point | None:
@@ -108,7 +118,7 @@ class RecoveredState:
 
     def partitions(self) -> tuple[tuple[str, int], ...]:
         """Every (operator, partition) that has state."""
-        found = {(r.operator, r.core) for commit in self.replayed for r in commit.ranges}
+        found = set(self._places)
         if self.manifest is not None:
             for name, operator in self.manifest.operators.items():
                 found |= {(name, partition) for partition in operator.partitions}
@@ -119,10 +129,8 @@ class RecoveredState:
         if self.manifest is not None and operator in self.manifest.operators:
             for run in self.manifest.operators[operator].partitions.get(partition, ()):
                 yield from self._run_batches(run)
-        for commit in self.replayed:
-            for place in commit.ranges:
-                if (place.operator, place.core) == (operator, partition):
-                    yield self._wal_batch(place)
+        for record in read_ranges(self.disk, self._places.get((operator, partition), ())):
+            yield record.batch()
 
     def apply(self, work: Work, *, parallel: int = 1) -> None:
         """Give every partition's batches to *work*, several partitions at once."""
@@ -149,8 +157,6 @@ class RecoveredState:
             raise Corrupt(f"a run that is no Arrow stream: {error}", where=where) from error
 
     def _mapped(self, path: str) -> pa.Buffer:
-        return pa.memory_map(str(self.files[path]), "r").read_buffer()
-
-    def _wal_batch(self, place: WalRange) -> pa.RecordBatch:
-        reader = SegmentReader(self.disk, place.segment)
-        return reader.at(place.offset, place.size, place.crc).batch()
+        file = self.files[path]
+        with typed_errors(file):
+            return pa.memory_map(str(file), "r").read_buffer()

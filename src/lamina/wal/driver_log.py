@@ -1,13 +1,14 @@
 """The log of decisions: a COMMIT per epoch, synced, is what "acknowledged" means.
 
 Every process that claims the home begins a segment of its own (O_EXCL), says what it accepts of
-its predecessors in one ADOPT, and then appends COMMITs. Between the sync of a COMMIT and its first
+its predecessors in an ADOPT, and then appends COMMITs. Between the sync of a COMMIT and its first
 effect it looks for a segment of a newer generation: then it is fenced (R5).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -19,6 +20,7 @@ from lamina.format.commit import (
     CheckpointRecord,
     CommitRecord,
     Point,
+    SinkAhead,
     TakeoverRecord,
     WalRange,
     checked_adopt,
@@ -26,8 +28,10 @@ from lamina.format.commit import (
     decode_adopt,
     decode_checkpoint,
     decode_commit,
+    encode_adopt,
     encode_checkpoint,
     encode_takeover,
+    join_adopt,
 )
 from lamina.format.home_names import DRIVER, DriverSegment, parse_segment, segment_path
 from lamina.format.wal import DRIVER_CORE, Kind, SegmentHeader
@@ -51,6 +55,7 @@ class DriverLog:
         self._number = 0
         self._sequence = 0
         self._head: Point | None = None
+        self._sinks: Mapping[str, SinkAhead] = {}
         self._adopted = False
         self._whole = Whole()
         self._segment = self._create()
@@ -58,6 +63,11 @@ class DriverLog:
     @property
     def head(self) -> Point | None:
         return self._head
+
+    @property
+    def sinks(self) -> Mapping[str, SinkAhead]:
+        """Sinks that are ahead of what a person gave up: `decide_publish` wants to know."""
+        return self._sinks
 
     @property
     def segment(self) -> str:
@@ -71,9 +81,9 @@ class DriverLog:
         """Say what is accepted of older segments, before the first effect."""
         if self._adopted:
             raise Refused("this log has begun: an ADOPT is the first of its segment")
-        data = checked_adopt(adopt)
+        records = checked_adopt(adopt)
         with self._whole.step():
-            self._adopt(data, adopt.head)
+            self._adopt(records, adopt)
         self._check_owner()
 
     def append_run(
@@ -112,20 +122,21 @@ class DriverLog:
     def rotate(self, adopt: AdoptRecord) -> None:
         """Go on in a new part that begins with what still matters; older ones can be dropped.
 
-        If the new part cannot be made, the old one goes on.
+        If the new part cannot be made, the old one goes on. What sinks count as is carried on.
         """
         if adopt.head != self._head:
             raise Refused(
                 f"the new part would begin at epoch {_epoch(adopt.head)}, this log is at "
                 f"epoch {_epoch(self._head)}"
             )
-        data = checked_adopt(adopt)
+        adopt = replace(adopt, sinks={**self._sinks, **adopt.sinks})
+        records = checked_adopt(adopt)
         with self._whole.step():
             self._number += 1
             created = self._create()
             self._segment.close()
             self._segment, self._adopted = created, False
-            self._adopt(data, adopt.head)
+            self._adopt(records, adopt)
         self._check_owner()
 
     def close(self) -> None:
@@ -146,10 +157,11 @@ class DriverLog:
             raise
         return segment
 
-    def _adopt(self, data: bytes, head: Point | None) -> None:
-        self._append(Kind.ADOPT, data, _epoch(head))
+    def _adopt(self, records: tuple[bytes, ...], adopt: AdoptRecord) -> None:
+        for data in records:
+            self._append(Kind.ADOPT, data, _epoch(adopt.head))
         self._segment.sync()
-        self._head, self._adopted = head, True
+        self._head, self._sinks, self._adopted = adopt.head, adopt.sinks, True
 
     def _append(self, kind: Kind, payload: bytes, epoch: int) -> None:
         self._segment.append(kind, [payload], epoch=epoch, first_sequence=self._sequence, count=0)
@@ -179,7 +191,7 @@ class DriverLog:
     def _ensure_adopted(self) -> None:
         """A segment counts from its ADOPT on; the first one of a home has nothing to accept."""
         if not self._adopted:
-            self._append(Kind.ADOPT, checked_adopt(AdoptRecord(None, ())), 0)
+            self._append(Kind.ADOPT, encode_adopt(AdoptRecord(None, ())), 0)
             self._adopted = True  # durable with the COMMIT behind it
 
     def _check_owner(self) -> None:
@@ -206,7 +218,8 @@ class DriverSegmentContent:
         """What the rules of recovery need of it."""
         adopt = None
         if self.adopt is not None:
-            adopt = Adopt(self.adopt.head, tuple(map(rule_commit, self.adopt.commits)))
+            copied = tuple(map(rule_commit, self.adopt.commits))
+            adopt = Adopt(self.adopt.head, copied, self.adopt.sinks)
         commits = tuple(map(rule_commit, self.commits))
         return Segment(self.generation, adopt, commits, self.number)
 
@@ -218,7 +231,7 @@ class DriverSegmentContent:
 
 @dataclass
 class _Content:
-    adopt: AdoptRecord | None = None
+    adopts: list[AdoptRecord] = field(default_factory=list)  # the records of one ADOPT
     commits: list[CommitRecord] = field(default_factory=list)
     checkpoints: list[CheckpointRecord] = field(default_factory=list)
     records: int = 0
@@ -240,7 +253,7 @@ def read_driver_segment(disk: Disk, path: str, home: bytes) -> DriverSegmentCont
         path,
         name.generation,
         name.number,
-        content.adopt,
+        join_adopt(content.adopts),
         tuple(content.commits),
         tuple(content.checkpoints),
         reader.end,
@@ -294,11 +307,17 @@ def rule_commit(record: CommitRecord) -> Commit:
 def _take(content: _Content, record: Record, reader: SegmentReader) -> None:
     assert record.payload is not None
     data, where = record.payload.to_pybytes(), reader.where(record.offset)
+    open_adopt = bool(content.adopts) and content.adopts[-1].more
+    if open_adopt and record.kind is not Kind.ADOPT:
+        raise WalDamaged(f"a {record.kind.name} in the middle of an ADOPT", where=where)
     match record.kind:
         case Kind.ADOPT:
-            if content.adopt is not None or content.commits:
+            if content.commits or (content.adopts and not open_adopt):
                 raise WalDamaged("an ADOPT that is not the first of its segment", where=where)
-            content.adopt = decode_adopt(data, where)
+            adopt = decode_adopt(data, where)
+            if open_adopt and adopt.head != content.adopts[0].head:
+                raise WalDamaged("a record of one ADOPT in the middle of another", where=where)
+            content.adopts.append(adopt)
         case Kind.COMMIT:
             content.commits.append(decode_commit(data, where))
         case Kind.CHECKPOINT:
