@@ -120,6 +120,7 @@ def _shape(found: Rehearsal) -> Shape:
         "entries_dropped": report.entries_dropped,
         "skipped": [{"id": str(s.id), "epoch": s.epoch, "why": s.why} for s in plan.skipped],
         "given_up": [_point(point) for point in plan.given_up],
+        "given_up_home": report.given_up_home,
         "left_aside": [
             {"path": each.path, "offset": each.offset, "bytes": each.bytes, "reason": each.reason}
             for each in report.left_aside
@@ -181,7 +182,14 @@ def _lines(found: Rehearsal, *, verified: bool) -> Iterable[tuple[str, str]]:
     yield "dropped", f"{counted(report.entries_dropped, 'entry')} that no COMMIT names"
     torn = counted(report.torn_bytes, "byte")
     yield "torn", f"{torn} in {counted(len(report.left_aside), 'segment')}"
-    yield "given up", counted(len(plan.given_up), "epoch")
+    if plan.given_up or report.given_up_home is None:
+        yield "given up", counted(len(plan.given_up), "epoch")
+    if report.given_up_home is not None:
+        yield (
+            "given up",
+            f"whatever the home {report.given_up_home} acknowledged after epoch "
+            f"{report.head_epoch} (unknown here)",
+        )
     yield "watermark", "-" if state.watermark is None else str(state.watermark)
     if report.watermark_regressions:
         epochs = ", ".join(map(str, report.watermark_regressions))

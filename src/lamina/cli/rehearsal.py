@@ -21,10 +21,10 @@ from lamina.format.manifest import Artifact, CheckpointManifest
 from lamina.protocol.history import History
 from lamina.protocol.recovery import Plan, check_claim
 from lamina.recovery import RecoveredState, RecoveryConfig, RecoveryManager, Scan
+from lamina.recovery.ranges import in_file_order, read_ranges
 from lamina.recovery.report import report_of
 from lamina.recovery.scan import scan_home
 from lamina.wal.home import Home
-from lamina.wal.reader import SegmentReader
 
 LOOKS_MAX = 10
 
@@ -135,11 +135,9 @@ def _prove_files(stage: Stage, manifest: CheckpointManifest) -> None:
 
 def _prove_ranges(stage: Stage, replayed: tuple[CommitRecord, ...]) -> None:
     """Every record that would be replayed, by its checksum."""
-    ranges = [place for commit in replayed for place in commit.ranges]
+    ranges = in_file_order(replayed)
     total, done = sum(place.size for place in ranges), 0
     with stage.screen.progress("verifying the log") as report:
-        for place in ranges:
-            reader = SegmentReader(stage.home.disk, place.segment)
-            reader.at(place.offset, place.size, place.crc)
-            done += place.size
-            report(Progress(done, total, "bytes", place.segment))
+        for record in read_ranges(stage.home.disk, ranges):
+            done += record.header.size
+            report(Progress(done, total, "bytes", record.segment))
