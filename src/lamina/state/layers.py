@@ -28,7 +28,7 @@ class PlacedRun:
 
 
 def stack(placed: Iterable[PlacedRun], within: SlotRange) -> tuple[Run, ...]:
-    """The state of *within*, oldest layer first; *placed* are oldest first wherever they overlap."""
+    """The state of *within*, oldest layer first; *placed* are oldest first where they overlap."""
     layers: list[list[PlacedRun]] = []
     for each in placed:
         if not each.within.meets(within):

@@ -47,7 +47,7 @@ class Applied:
 
     @property
     def rows(self) -> int:
-        return self.run.num_rows
+        return int(self.run.num_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +115,11 @@ class StatePartition:
             times=pruned,
         )
         for batch in batches:
+            wanted = batch
             if times is not None:
-                batch = batch.filter(pa.array(times.mask(self.schema.times_of(batch))))
-            if batch.num_rows:
-                yield self.schema.rows_of(batch)
+                wanted = batch.filter(pa.array(times.mask(self.schema.times_of(batch))))
+            if wanted.num_rows:
+                yield self.schema.rows_of(wanted)
 
     def statistics(self, *, count: bool = False) -> Statistics:
         """Sizes; with *count* also how many keys there are, for which everything is read."""
@@ -198,13 +199,12 @@ class StatePartition:
             if not left.size:
                 break
             hits = find(run, self.schema, left_slots, left_keys)
-            if not hits:
+            if hits is None:
                 continue
-            here = np.concatenate([hit.asked for hit in hits])
-            asked.append(left[here])
-            rows += [hit.rows.replace_schema_metadata(None) for hit in hits]
+            asked.append(left[hits.asked])
+            rows.append(hits.rows)
             missing = np.ones(len(left), np.bool_)
-            missing[here] = False
+            missing[hits.asked] = False
             left, left_slots = left[missing], left_slots[missing]
             left_keys = [column.filter(pa.array(missing)) for column in left_keys]
         return self._aligned(len(slots), asked, rows)
@@ -253,4 +253,3 @@ def _all_null(schema: pa.Schema, rows: int) -> pa.RecordBatch:
     columns = [pa.nulls(rows, field.type) for field in schema]
     nullable = pa.schema([field.with_nullable(True) for field in schema])
     return pa.RecordBatch.from_arrays(columns, schema=nullable)
-

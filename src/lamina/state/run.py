@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -122,7 +123,9 @@ def run_of_batch(
     )
 
 
-def block_of(batch: pa.RecordBatch, schema: StateSchema, *, offset: int = 0, size: int = 0) -> Block:
+def block_of(
+    batch: pa.RecordBatch, schema: StateSchema, *, offset: int = 0, size: int = 0
+) -> Block:
     """What is to be known about a block before anybody reads it."""
     slots = slots_of_batch(batch)
     low = high = None
@@ -132,50 +135,65 @@ def block_of(batch: pa.RecordBatch, schema: StateSchema, *, offset: int = 0, siz
     return Block(offset, size, 0, batch.num_rows, int(slots[0]), int(slots[-1]), low, high)
 
 
-def find(run: Run, schema: StateSchema, slots: Slots, keys: Sequence[pa.Array]) -> list[Hits]:
-    """Look keys up; *slots* are sorted, *keys* are theirs. What is not in the run is not there."""
+def find(run: Run, schema: StateSchema, slots: Slots, keys: Sequence[pa.Array]) -> Hits | None:
+    """Look keys up; *slots* are sorted, *keys* are theirs. None if the run has none of them.
+
+    Binary search for all of them at once. That a slot has the right key is asked in the end, once:
+    a slot with several keys is so rare that it may cost.
+    """
     starts = np.searchsorted(slots, run.firsts, "left")
     ends = np.searchsorted(slots, run.lasts, "right")
-    hits = []
+    asked, rows = [], []
     for index in np.flatnonzero(starts < ends).tolist():
-        part = slice(int(starts[index]), int(ends[index]))
-        asked, rows = _find_in(run.batch(index, schema), schema, slots, keys, part)
-        if asked.size:
-            hits.append(Hits(asked, rows))
-    return hits
+        batch = run.batch(index, schema)
+        part = np.arange(starts[index], ends[index])
+        here, at = _slots_in(slots_of_batch(batch), slots, part)
+        if here.size:
+            asked.append(here)
+            rows.append(batch.take(pa.array(at)).replace_schema_metadata(None))
+    if not rows:
+        return None
+    found = Hits(np.concatenate(asked), pa.concat_batches(rows))
+    if _same_keys(found, schema, keys).all():
+        return found
+    return _walk_collisions(run, schema, slots, keys, found.asked)
 
 
-def _find_in(
-    batch: pa.RecordBatch, schema: StateSchema, slots: Slots, keys: Sequence[pa.Array], part: slice
-) -> tuple[Rows, pa.RecordBatch]:
-    """Binary search for all of them at once; then equal slots are told apart by their keys."""
-    here = slots_of_batch(batch)
-    at = np.searchsorted(here, slots[part], "left")
-    asked = np.arange(part.start, part.stop)
-    found_asked, found_at = [], []
-    while asked.size:
-        inside = at < len(here)
-        inside[inside] = here[at[inside]] == slots[asked[inside]]
-        asked, at = asked[inside], at[inside]
-        same = _same_keys(batch, schema, at, keys, asked)
-        found_asked.append(asked[same])
-        found_at.append(at[same])
-        asked, at = asked[~same], at[~same] + 1  # another key of the same slot: the next row
-    rows = np.concatenate(found_asked) if found_asked else asked
-    taken = np.concatenate(found_at) if found_at else at
-    return rows, batch.take(pa.array(taken))
+def _slots_in(here: Slots, slots: Slots, asked: Rows) -> tuple[Rows, Rows]:
+    """Which of the slots *asked* for are in a block, and at which row each begins."""
+    at = np.searchsorted(here, slots[asked], "left")
+    inside = at < len(here)
+    inside[inside] = here[at[inside]] == slots[asked[inside]]
+    return asked[inside], at[inside]
 
 
-def _same_keys(
-    batch: pa.RecordBatch, schema: StateSchema, at: Rows, keys: Sequence[pa.Array], asked: Rows
-) -> Mask:
-    if not asked.size:
-        return np.zeros(0, np.bool_)
-    places, wanted = pa.array(at), pa.array(asked)
-    return equal(
-        [column.take(places) for column in schema.keys_of(batch)],
-        [column.take(wanted) for column in keys],
-    )
+def _same_keys(found: Hits, schema: StateSchema, keys: Sequence[pa.Array]) -> Mask:
+    wanted = pa.array(found.asked)
+    return equal(schema.keys_of(found.rows), [column.take(wanted) for column in keys])
+
+
+def _walk_collisions(
+    run: Run, schema: StateSchema, slots: Slots, keys: Sequence[pa.Array], candidates: Rows
+) -> Hits | None:
+    """Every row of the slots in question, one after the other, in every block that has them."""
+    asked, rows = [], []
+    candidates = np.unique(candidates)
+    for index, block in enumerate(run.blocks):
+        part = SlotRange(block.first_slot, block.last_slot).slice_of(slots[candidates])
+        batch = run.batch(index, schema)
+        here = slots_of_batch(batch)
+        left, at = _slots_in(here, slots, candidates[part])
+        while left.size:
+            taken = batch.take(pa.array(at)).replace_schema_metadata(None)
+            same = _same_keys(Hits(left, taken), schema, keys)
+            asked.append(left[same])
+            rows.append(taken.filter(pa.array(same)))
+            left, at = left[~same], at[~same] + 1
+            inside = at < len(here)
+            inside[inside] = here[at[inside]] == slots[left[inside]]
+            left, at = left[inside], at[inside]
+    found = np.concatenate(asked) if asked else np.zeros(0, np.int64)
+    return Hits(found, pa.concat_batches(rows)) if found.size else None
 
 
 def slots_of_batch(batch: pa.RecordBatch) -> Slots:
@@ -212,7 +230,7 @@ def _order_collisions(
     chosen = pa.array(order[tied])
     names = canonical([column.take(chosen) for column in keys]).to_pylist()
     ranked = sorted(range(len(tied)), key=lambda i: (int(slots[tied[i]]), names[i]))
-    for before, after in zip(ranked, ranked[1:], strict=False):
+    for before, after in pairwise(ranked):
         if slots[tied[before]] == slots[tied[after]] and names[before] == names[after]:
             row = {str(i): column[int(order[tied[after]])].as_py() for i, column in enumerate(keys)}
             raise UsageError(f"a key is there twice: {str(tuple(row.values()))[:200]}")

@@ -49,7 +49,9 @@ def write_run(
     with typed_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as file:
-            footer = _write(file, batches, schema, epochs, floor, compression)
+            footer = _write(
+                file, batches, schema, epochs=epochs, floor=floor, compression=compression
+            )
         temporary.replace(path)
     return footer
 
@@ -63,7 +65,7 @@ def run_bytes(
 ) -> bytes:
     """The same file in memory, for small states that go into a manifest."""
     file = BytesIO()
-    _write(file, batches, schema, epochs, floor, None)
+    _write(file, batches, schema, epochs=epochs, floor=floor, compression=None)
     return file.getvalue()
 
 
@@ -130,6 +132,7 @@ def _write(
     file: BinaryIO | BytesIO,
     batches: Iterable[pa.RecordBatch],
     schema: StateSchema,
+    *,
     epochs: Epochs,
     floor: int | None,
     compression: str | None,
@@ -206,7 +209,9 @@ class _Blocks:
         last = self.listed[-1].last_slot if self.listed else 0
         if int(slots[0]) < last or np.any(slots[1:] < slots[:-1]):
             raise UsageError("the rows of a run are sorted by slot")
-        self.listed.append(replace(block_of(batch, self._schema), offset=offset, size=size, crc=crc))
+        self.listed.append(
+            replace(block_of(batch, self._schema), offset=offset, size=size, crc=crc)
+        )
         self.rows += batch.num_rows
         self.deletes += int(deletes_of_batch(batch).sum())
         vnodes = vnodes_of_slots(slots).astype(np.int16)
@@ -243,7 +248,8 @@ def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def _enough(waiting: list[pa.RecordBatch]) -> bool:
     rows = sum(batch.num_rows for batch in waiting)
-    return rows >= BLOCK_ROWS // 2 or sum(batch.nbytes for batch in waiting) >= BLOCK_BYTES // 2
+    size = sum(batch.nbytes for batch in waiting)
+    return bool(rows >= BLOCK_ROWS // 2 or size >= BLOCK_BYTES // 2)
 
 
 def _joined(waiting: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -82,7 +82,8 @@ class StateSchema:
 
     def keys_of(self, batch: pa.RecordBatch) -> list[pa.Array]:
         """The key columns of a run's batch."""
-        return batch.columns[SYSTEM_COLUMNS : SYSTEM_COLUMNS + len(self.key)]
+        columns: list[pa.Array] = batch.columns[SYSTEM_COLUMNS : SYSTEM_COLUMNS + len(self.key)]
+        return columns
 
     def values_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The value columns of a run's batch."""
