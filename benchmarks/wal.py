@@ -14,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -22,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import recovery_memory
 from report import Number, run
-from timing import Comparison, Work, compare
+from timing import Comparison, Work, compare, seconds_of
 
 from lamina.checkpoint import Checkpointer, PartitionData
 from lamina.clock import SystemClock
@@ -32,13 +33,16 @@ from lamina.format.manifest import CheckpointManifest, with_runs
 from lamina.recovery import RecoveryConfig, RecoveryManager
 from lamina.store import open_store
 from lamina.wal import CoreWalWriter, DriverLog, SegmentReader, claim_home
-from lamina.wal.runs import serialize
+from lamina.wal.runs import ENTRY_SCHEMA, serialize
 from lamina.wal.segment import SegmentWriter
+from lamina.wal.writer import FRAME_BYTES
 
 MIB = 1024 * 1024
 HOME = b"benchmark-home--"
 BIG_SEGMENT = 1 << 40
 PARTITIONS = 8
+KEY, VALUE = b"k" * 16, b"v" * 64
+BATCH_ENTRIES = FRAME_BYTES // (len(KEY) + len(VALUE)) + 1  # what a RUN of puts holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +68,7 @@ def measured(scale: Scale, folder: Path) -> Iterator[Number]:
     batches = _batches(scale.wal_mib)
     written = _batch_writes(batches, folder / "batch", scale)
     yield Number("batch_ratio", written.ratio, written.describe(), at_least=0.8)
-    speedup, nanoseconds, bare = _puts(folder / "put", scale)
-    yield Number("put_speedup", speedup, "to pack, CRC32C and write of each entry", at_least=4)
-    yield Number("put_ns", nanoseconds, f"per put, framed and written; bare {bare:.0f} ns")
+    yield from _puts(folder / "put", scale)
     replayed = _replay(batches, folder / "replay", scale)
     yield Number("replay_ratio", replayed.ratio, replayed.describe(), at_least=0.5)
     yield from _recovery(batches, folder / "recovery", scale)
@@ -118,9 +120,20 @@ def _batch_writes(batches: list[pa.RecordBatch], folder: Path, scale: Scale) -> 
     return compare(ours, bare, rounds=scale.rounds, mib=mib)
 
 
-def _puts(folder: Path, scale: Scale) -> tuple[float, float, float]:
-    """Speed-up, ns of ours and ns of a plain writer; entries of 16 and 64 bytes, no sync."""
-    key, value = b"k" * 16, b"v" * 64
+def _puts(folder: Path, scale: Scale) -> Iterator[Number]:
+    """Entries one by one against two plain writers, then the same entries as Arrow batches."""
+    speedup, ours_ns, bare_ns = _put_speedup(folder, scale, buffering=-1)
+    yield Number("put_speedup", speedup, "to pack, CRC32C and write of each entry", at_least=4)
+    yield Number("put_ns", ours_ns, f"per put, framed and written; bare {bare_ns:.0f} ns")
+    speedup, _, bare_ns = _put_speedup(folder, scale, buffering=0)
+    details = f"to the same with a system call for each; bare {bare_ns:.0f} ns; not the target's"
+    yield Number("put_speedup_unbuffered", speedup, details)
+    details = f"in batches of {BATCH_ENTRIES} that are there already"
+    yield Number("batch_entry_ns", _batch_entry_ns(folder, scale), details)
+
+
+def _put_speedup(folder: Path, scale: Scale, *, buffering: int) -> tuple[float, float, float]:
+    """Speed-up, ns of ours and ns of a plain writer; no sync."""
 
     def ours() -> Work:
         writer = _writer(_empty(folder))
@@ -128,18 +141,18 @@ def _puts(folder: Path, scale: Scale) -> tuple[float, float, float]:
         def work() -> None:
             put = writer.append_put
             for _ in range(scale.puts):
-                put(key, value)
+                put(KEY, VALUE)
             writer.append_epoch_barrier()
 
         return work
 
     def bare() -> Work:
-        writer = PlainWriter(_empty(folder) / "bare")
+        writer = PlainWriter(_empty(folder) / "bare", buffering)
 
         def work() -> None:
             put = writer.append_put
             for _ in range(scale.puts):
-                put(key, value)
+                put(KEY, VALUE)
             writer.file.flush()
 
         return work
@@ -149,14 +162,29 @@ def _puts(folder: Path, scale: Scale) -> tuple[float, float, float]:
     return found.ratio, ours_ns, bare_ns
 
 
+def _batch_entry_ns(folder: Path, scale: Scale) -> float:
+    columns = [pa.array([each] * BATCH_ENTRIES, pa.binary()) for each in (KEY, VALUE)]
+    batch = pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
+    rounds = max(1, scale.puts // BATCH_ENTRIES)
+
+    def work(writer: CoreWalWriter) -> None:
+        for _ in range(rounds):
+            writer.append_batch(batch)
+
+    spent = [
+        seconds_of(partial(work, _writer(_empty(folder)))) for _ in range(max(3, scale.rounds))
+    ]
+    return median(spent) / (rounds * BATCH_ENTRIES) * 1e9
+
+
 class PlainWriter:
     """Each entry packed, checksummed and written by itself: what the log would be without RUNs."""
 
     ENTRY = struct.Struct("<HQQBII")
     HEADER = struct.Struct("<II")
 
-    def __init__(self, path: Path) -> None:
-        self.file = path.open("wb")
+    def __init__(self, path: Path, buffering: int) -> None:
+        self.file = path.open("wb", buffering=buffering)
         self.core, self.epoch, self.sequence, self.position = 0, 1, 0, 0
 
     def append_put(self, key: bytes, value: bytes) -> int:

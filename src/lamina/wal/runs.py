@@ -16,12 +16,17 @@ _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 def serialize(batch: pa.RecordBatch) -> list[bytes | pa.Buffer]:
     """The parts of the stream, in order; a large batch's own buffers are among them, not copied."""
-    if batch.nbytes <= _COPY_BYTES_MAX and all(map(_flat, batch.schema.types)):
+    if _is_small(batch) and all(map(_flat, batch.schema.types)):
         return [batch.schema.serialize(), batch.serialize(), _END_OF_STREAM]
     captured = _Capture()
     with pa.ipc.new_stream(pa.PythonFile(captured, "w"), batch.schema) as stream:
         stream.write_batch(batch)
     return captured.joined()
+
+
+def _is_small(batch: pa.RecordBatch) -> bool:
+    """By its buffers, which costs nothing to ask; only a slice is smaller than those."""
+    return batch.get_total_buffer_size() <= _COPY_BYTES_MAX or batch.nbytes <= _COPY_BYTES_MAX
 
 
 def _flat(kind: pa.DataType) -> bool:
