@@ -218,6 +218,13 @@ def test_by(old_by: Any, new_by: Any, first: str, last: str) -> None:
         assert columns == [[winner], [old_by if winner == "old" else new_by]]
 
 
+def test_by_takes_two_nans_for_equal() -> None:
+    kinds = [pa.string(), pa.float64()]
+    old, new = [["old"], [NAN]], [["new"], [NAN]]
+    assert merged("first_by", kinds, old, new)[0] == ["old"]
+    assert merged("last_by", kinds, old, new)[0] == ["new"]
+
+
 def test_by_takes_whole_rows_of_any_type() -> None:
     kinds = [
         pa.list_(pa.field("element", pa.int32(), nullable=False)),
@@ -289,9 +296,9 @@ def test_moments(n: pa.DataType) -> None:
 @pytest.mark.parametrize("empty", [[[0], [None], [None]], [[0], [0.0], [0.0]], [[None]] * 3])
 def test_an_empty_side_changes_nothing(empty: list[list[Any]]) -> None:
     kinds = [pa.int64(), pa.float64(), pa.float64()]
-    some = [[3], [0.1], [INF]]
-    assert merged("moments", kinds, empty, some) == some
-    assert merged("moments", kinds, some, empty) == some
+    for some in ([[3], [0.1], [INF]], [[2], [-INF], [1.0]]):
+        assert merged("moments", kinds, empty, some) == some
+        assert merged("moments", kinds, some, empty) == some
     assert merged("moments", kinds, empty, empty) == empty
 
 
@@ -326,6 +333,16 @@ def test_a_limit_holds_for_a_new_key_too() -> None:
     found = [False]
     columns = merged("list_append", [LIST], [[None]], [[list("abc")]], found, limit=2)
     assert columns == [[["b", "c"]]]
+
+
+def test_a_null_list_may_hide_elements() -> None:
+    offsets, values = pa.array([0, 2, 3], pa.int32()), pa.array(["hidden", "too", "a"])
+    lists = pa.ListArray.from_arrays(offsets, values, mask=pa.array([True, False]))
+    rows = pa.RecordBatch.from_arrays([lists], names=["l"])
+    result = merge_rows([Merge("list_append", ("l",))], rows, rows, np.array([True, True]))
+    result.validate(full=True)
+    assert result.column("l").to_pylist() == [None, ["a", "a"]]
+    assert len(result.column("l").values) == 2
 
 
 # sketches
@@ -456,7 +473,6 @@ def test_a_state_of_keys_only_has_nothing_to_merge() -> None:
 # specs
 
 VALUES = pa.schema([("n", pa.int64()), ("t", pa.string()), ("l", LIST), ("b", pa.binary())])
-REST = {"n": "replace", "t": "replace", "l": "replace", "b": "replace"}
 
 
 @pytest.mark.parametrize(

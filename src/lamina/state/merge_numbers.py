@@ -102,9 +102,7 @@ def _sum_with_is_empty(step: Step) -> Sequence[pa.Array]:
     if step.option("ansi", True) and (count := pc.sum(lost).as_py()):
         raise _overflow("sum", step.fields[0], count, len(new))
     total = _add_decimals(step, old, new)
-    one_side = pc.if_else(new_empty, old, new)
-    either_empty = pc.or_(old_empty, new_empty)
-    total = choose(pc.and_not(either_empty, lost), one_side, total)
+    total = choose(old_empty, new, choose(new_empty, old, total))
     return total, pc.and_(old_empty, new_empty)
 
 
