@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,11 @@ import pytest
 from lamina.errors import DigestMismatch, NotFound, SizeMismatch
 from lamina.format.manifest import (
     CheckpointManifest,
+    Column,
     Committed,
     ConnectorCheckpoint,
     Failed,
+    KeyedState,
     OperatorCheckpoint,
     OperatorRuns,
     Origin,
@@ -284,6 +286,27 @@ V3_FULL = CheckpointManifest(
     extra={"note": "a field of a newer minor version"},
 )
 
+_SNAP, _DELTA = V3_EXAMPLE.operators["by symbol"].partitions[0]
+V3_KEYED = replace(
+    V3_EXAMPLE,
+    features=("keyed-state-1",),
+    operators={
+        "by symbol": OperatorRuns(
+            {
+                0: (replace(_SNAP, partitions=1), replace(_DELTA, partitions=2)),
+                1: (replace(_SNAP, partitions=1),),
+            },
+            keyed=KeyedState(
+                partitions=2,
+                hash="spark-murmur3-xxhash64-1",
+                key=(Column("symbol", "string"),),
+                value=(Column("volume", "int64"), Column("seen", "timestamp[us, tz=UTC]")),
+                time="seen",
+            ),
+        )
+    },
+)
+
 GOLDEN = {
     "v1/minimal.json": V1_MINIMAL,
     "v1/full-0.20.json": V1_FULL,
@@ -294,6 +317,7 @@ GOLDEN = {
     "v3/minimal.json": V3_MINIMAL,
     "v3/example.json": V3_EXAMPLE,
     "v3/full.json": V3_FULL,
+    "v3/keyed.json": V3_KEYED,
     "v3/upgraded-from-v1.json": V1_RELEASE_018,
     "v3/upgraded-from-v2.json": V2_FULL,
 }

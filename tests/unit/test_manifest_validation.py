@@ -13,10 +13,13 @@ import pytest
 from lamina.errors import BadManifest
 from lamina.format.findings import RULES, Severity
 from lamina.format.manifest import (
+    KEYED_STATE,
     CheckpointManifest,
+    Column,
     Committed,
     ConnectorCheckpoint,
     Failed,
+    KeyedState,
     OperatorCheckpoint,
     OperatorRuns,
     Origin,
@@ -84,6 +87,18 @@ def runs(*listed: Run, partition: int = 0, **changes: Any) -> CheckpointManifest
     return sound(operators={"agg": OperatorRuns({partition: listed})}, **changes)
 
 
+KEYED_SNAP = replace(SNAP, partitions=1)
+
+
+def keyed(
+    *listed: Run, partition: int = 0, of: int = 1, features: tuple[str, ...] = (KEYED_STATE,)
+) -> CheckpointManifest:
+    columns = KeyedState(of, "spark-1", (Column("k", "int64"),), (Column("n", "int64"),))
+    return sound(
+        operators={"agg": OperatorRuns({partition: listed}, keyed=columns)}, features=features
+    )
+
+
 def states(**changes: OperatorCheckpoint) -> CheckpointManifest:
     return sound(operator_states={**SOUND.operator_states, **changes})
 
@@ -144,6 +159,9 @@ CASES: dict[str, Callable[[], CheckpointManifest]] = {
     "M054": lambda: runs(
         replace(Run.inline("snap", b"x", first_epoch=1, last_epoch=1, rows=1), size=2)
     ),
+    "M055": lambda: keyed(KEYED_SNAP, features=()),
+    "M056": lambda: keyed(replace(KEYED_SNAP, partitions=3)),
+    "M057": lambda: keyed(replace(KEYED_SNAP, partitions=2), partition=1, of=2),
     "M061": lambda: sound(table_store_path="/tmp/rocksdb_cp"),
     "M062": lambda: sound(table_store_path="tables/../../etc/passwd"),
     "M063": lambda: sound(output={"slow": (replace(OUTPUT, epoch=13),)}),
@@ -314,3 +332,33 @@ def test_format_md_lists_exactly_these_codes() -> None:
     assert listed == {
         rule.code: (rule.severity or "-", rule.legacy or "-", rule.title) for rule in RULES.values()
     }
+
+
+def test_after_a_change_of_p_partitions_share_files_and_nothing_is_wrong() -> None:
+    delta = replace(DELTA, path=f"{OWN}/operators/agg/partition-2-9-12.delta", partitions=4)
+    columns = KeyedState(4, "spark-1", (Column("k", "int64"),), ())
+    lists = {0: (KEYED_SNAP,), 1: (KEYED_SNAP,), 2: (KEYED_SNAP, delta), 3: (KEYED_SNAP,)}
+    manifest = sound(operators={"agg": OperatorRuns(lists, keyed=columns)}, features=(KEYED_STATE,))
+    assert not [f for f in validate(manifest) if f.severity is Severity.ERROR]
+    assert manifest.operators["agg"].total_bytes == KEYED_SNAP.size + delta.size
+
+
+def test_after_a_merge_of_partitions_runs_stand_side_by_side() -> None:
+    sides = tuple(
+        replace(SNAP, path=f"{PARENT}/operators/agg/partition-{p}-1-8.snap", partitions=4)
+        for p in range(4)
+    )
+    manifest = keyed(*sides, replace(DELTA, partitions=1))
+    assert not [f for f in validate(manifest) if f.severity is Severity.ERROR]
+
+
+@pytest.mark.parametrize(
+    ("listed", "code"),
+    [
+        ((replace(DELTA, partitions=1),), "M042"),
+        ((KEYED_SNAP, replace(DELTA, kind="snap", partitions=1)), "M044"),
+        ((KEYED_SNAP, replace(DELTA, first_epoch=8, partitions=1)), "M045"),
+    ],
+)
+def test_runs_that_have_vnodes_in_common_are_in_order(listed: tuple[Run, ...], code: str) -> None:
+    assert code in codes(keyed(*listed))

@@ -15,12 +15,15 @@ from lamina.format import canonical, manifest_v1, manifest_v2, manifest_v3, mani
 from lamina.format.canonical import Json
 from lamina.format.fields import Fields
 from lamina.format.manifest_model import (
+    KEYED_STATE,
     VNODE_COUNT,
     Artifact,
     CheckpointManifest,
+    Column,
     Committed,
     ConnectorCheckpoint,
     Failed,
+    KeyedState,
     OperatorCheckpoint,
     OperatorRuns,
     Origin,
@@ -33,15 +36,18 @@ from lamina.format.manifest_model import (
 from lamina.format.manifest_v1 import read_states
 
 __all__ = [
+    "KEYED_STATE",
     "KNOWN_FEATURES",
     "MANIFEST_BYTES_MAX",
     "VERSION",
     "VNODE_COUNT",
     "Artifact",
     "CheckpointManifest",
+    "Column",
     "Committed",
     "ConnectorCheckpoint",
     "Failed",
+    "KeyedState",
     "OperatorCheckpoint",
     "OperatorRuns",
     "Origin",
@@ -60,7 +66,7 @@ __all__ = [
 
 VERSION = manifest_writer.VERSION
 MANIFEST_BYTES_MAX = 64 * 1024 * 1024
-KNOWN_FEATURES: frozenset[str] = frozenset()
+KNOWN_FEATURES: frozenset[str] = frozenset({KEYED_STATE})
 _READERS = {1: manifest_v1.read, 2: manifest_v2.read, 3: manifest_v3.read}
 
 
@@ -118,13 +124,23 @@ class PlacedRun(NamedTuple):
     run: Run
 
 
-def with_runs(head: CheckpointManifest, runs: Iterable[PlacedRun]) -> CheckpointManifest:
+def with_runs(
+    head: CheckpointManifest,
+    runs: Iterable[PlacedRun],
+    keyed: Mapping[str, KeyedState] | None = None,
+) -> CheckpointManifest:
     """*head* with these runs as its state, and every list in its canonical order.
 
     Runs may come in any order, as uploads end. Names that offsets, epochs, statuses or output
     mention are added to the topology. The same run twice is refused.
     """
-    operators = {name: OperatorRuns(parts) for name, parts in _grouped(runs).items()}
+    keyed = keyed or {}
+    grouped = _grouped(runs)
+    operators = {
+        name: OperatorRuns(grouped.get(name, {}), keyed=keyed.get(name))
+        for name in sorted({*grouped, *keyed})
+    }
+    needed = {KEYED_STATE} if keyed else set()
     sources = {*head.source_names, *head.source_offsets}
     sinks = {*head.sink_names, *head.sink_epochs, *head.sink_commit_statuses, *head.output}
     return replace(
@@ -132,7 +148,7 @@ def with_runs(head: CheckpointManifest, runs: Iterable[PlacedRun]) -> Checkpoint
         operators=operators,
         source_names=tuple(sorted(sources)),
         sink_names=tuple(sorted(sinks)),
-        features=tuple(sorted(set(head.features))),
+        features=tuple(sorted({*head.features, *needed})),
         output={
             sink: tuple(sorted(files, key=lambda file: (file.epoch, file.path)))
             for sink, files in sorted(head.output.items())

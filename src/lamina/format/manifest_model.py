@@ -24,6 +24,8 @@ from lamina.format.names import RunKind
 from lamina.ids import CheckpointId
 
 VNODE_COUNT = 256
+KEYED_STATE = "keyed-state-1"
+"""The feature that a manifest needs as soon as an operator has `keyed`."""
 Extra: TypeAlias = Mapping[str, Json]
 
 
@@ -66,6 +68,27 @@ SinkCommitStatus: TypeAlias = Pending | Committed | Failed
 
 
 @dataclass(frozen=True, slots=True)
+class Column:
+    """A column of keyed state; the type is as Arrow spells it."""
+
+    name: str
+    type: str
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedState:
+    """What never changes silently about an operator's keys (R9), and P as it is now (R13)."""
+
+    partitions: int
+    hash: str
+    key: tuple[Column, ...]
+    value: tuple[Column, ...]
+    time: str | None = None  # the column that rows are expired by
+    extra: Extra = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """One immutable sorted batch of an operator partition: a file, or inline when it is small."""
 
@@ -78,6 +101,7 @@ class Run:
     path: str | None = None  # relative to the base
     state_b64: str | None = None
     extra: Extra = field(default_factory=dict)
+    partitions: int | None = None  # P when it was written: its name then says which vnodes it has
 
     @classmethod
     def inline(
@@ -104,10 +128,16 @@ class OperatorRuns:
 
     partitions: Mapping[int, tuple[Run, ...]] = field(default_factory=dict)
     extra: Extra = field(default_factory=dict)
+    keyed: KeyedState | None = None
 
     @property
     def total_bytes(self) -> int:
-        return sum(run.size for runs in self.partitions.values() for run in runs)
+        """Of keyed state each file once: after a change of P several partitions slice one."""
+        runs = [run for listed in self.partitions.values() for run in listed]
+        if self.keyed is None:
+            return sum(run.size for run in runs)
+        files = {run.path: run.size for run in runs if run.path is not None}
+        return sum(files.values()) + sum(run.size for run in runs if run.path is None)
 
 
 @dataclass(frozen=True, slots=True)

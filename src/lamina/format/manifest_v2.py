@@ -60,7 +60,7 @@ def _operator(f: Fields, epoch: int) -> OperatorRuns:
     partitions: dict[int, tuple[Run, ...]] = {}
     for partition, run in f.list_of("partitions", lambda entry: _run(entry, epoch)):
         partitions[partition] = (*partitions.get(partition, ()), run)
-    return OperatorRuns(partitions, kept(f, VERSION))
+    return OperatorRuns(partitions, extra=kept(f, VERSION))
 
 
 def _run(f: Fields, epoch: int) -> tuple[int, Run]:

@@ -16,9 +16,11 @@ from lamina.format.canonical import INTEGER_MIN, Json
 from lamina.format.fields import Fields
 from lamina.format.manifest_model import (
     CheckpointManifest,
+    Column,
     Committed,
     ConnectorCheckpoint,
     Failed,
+    KeyedState,
     OperatorCheckpoint,
     OperatorRuns,
     Origin,
@@ -120,7 +122,9 @@ class _Reader:
                 raise lists.bad(f"{number[:40]!r} is no partition number")
             partitions[int(number)] = lists.list_of(number, self.run)
         total = f.integer("total_bytes")
-        operator = OperatorRuns(partitions, f.rest())
+        keyed = f.optional_object("keyed")
+        frozen = None if keyed is None else _keyed(keyed)
+        operator = OperatorRuns(partitions, f.rest(), frozen)
         if operator.total_bytes != total:
             raise f.bad(f"total_bytes is {total}, the runs have {operator.total_bytes}")
         return operator
@@ -140,6 +144,7 @@ class _Reader:
             sha256=self._digest(f, "sha256"),
             path=path,
             state_b64=f.text("state_b64", None),
+            partitions=f.integer("partitions", None, least=1),
             extra=f.rest(),
         )
         check_inline(f, run)
@@ -194,6 +199,22 @@ class _Reader:
         if not self._strict:
             return f.text(name, None)
         return _sha256(f, name, f.text(name, None) if optional else f.text(name))
+
+
+def _keyed(f: Fields) -> KeyedState:
+    f.require("key", "value")
+    return KeyedState(
+        partitions=f.integer("partitions", least=1),
+        hash=f.text("hash"),
+        key=f.list_of("key", _column),
+        value=f.list_of("value", _column),
+        time=f.text("time", None),
+        extra=f.rest(),
+    )
+
+
+def _column(f: Fields) -> Column:
+    return Column(f.text("name"), f.text("type"), f.flag("nullable"))
 
 
 def _sha256(f: Fields, name: str, value: Any) -> Any:

@@ -12,10 +12,12 @@ from lamina.errors import UsageError
 from lamina.format.canonical import Json
 from lamina.format.manifest_model import (
     CheckpointManifest,
+    Column,
     Committed,
     ConnectorCheckpoint,
     Extra,
     Failed,
+    KeyedState,
     OperatorCheckpoint,
     OperatorRuns,
     Origin,
@@ -88,7 +90,27 @@ def _status(value: SinkCommitStatus) -> Json:
 
 def _operator(value: OperatorRuns) -> Json:
     partitions = {str(number): [_run(r) for r in runs] for number, runs in value.partitions.items()}
-    return _object({"partitions": partitions, "total_bytes": value.total_bytes}, value.extra)
+    known: dict[str, Json] = {
+        "partitions": partitions,
+        "total_bytes": value.total_bytes,
+        "keyed": None if value.keyed is None else _keyed(value.keyed),
+    }
+    return _object(known, value.extra)
+
+
+def _keyed(value: KeyedState) -> Json:
+    known: dict[str, Json] = {
+        "partitions": value.partitions,
+        "hash": value.hash,
+        "key": [_column(column) for column in value.key],
+        "value": [_column(column) for column in value.value],
+        "time": value.time,
+    }
+    return _object(known, value.extra)
+
+
+def _column(column: Column) -> Json:
+    return {"name": column.name, "type": column.type, "nullable": column.nullable}
 
 
 def _run(run: Run) -> Json:
@@ -101,6 +123,7 @@ def _run(run: Run) -> Json:
         "sha256": run.sha256,
         "path": run.path,
         "state_b64": run.state_b64,
+        "partitions": run.partitions,
     }
     return _object(known, run.extra)
 

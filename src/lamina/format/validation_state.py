@@ -10,7 +10,14 @@ from typing import TypeAlias
 
 from lamina.errors import Corrupt
 from lamina.format import names
-from lamina.format.manifest_model import CheckpointManifest, OperatorCheckpoint, OutputFile, Run
+from lamina.format.manifest_model import (
+    KEYED_STATE,
+    CheckpointManifest,
+    KeyedState,
+    OperatorCheckpoint,
+    OutputFile,
+    Run,
+)
 from lamina.ids import CheckpointId
 
 Found: TypeAlias = tuple[str, str, str]
@@ -81,14 +88,88 @@ def _ranges(m: CheckpointManifest) -> Iterator[Found]:
 
 def runs(m: CheckpointManifest) -> Iterator[Found]:
     for operator, state in m.operators.items():
+        if state.keyed is not None:
+            yield from _keyed(m, f"operators[{operator!r}].keyed", state.keyed)
         for partition, listed in state.partitions.items():
             field = f"operators[{operator!r}].partitions[{partition}]"
             if m.vnode_count and partition >= m.vnode_count:
                 yield "M041", field, f"not below the vnode count {m.vnode_count}"
-            yield from _order(m, field, listed)
+            if state.keyed is None:
+                yield from _order(m, field, listed)
+            else:
+                yield from _keyed_order(m, field, listed, (partition, state.keyed.partitions))
             for index, run in enumerate(listed):
                 yield from _run(m, f"{field}[{index}]", run)
-                yield from _run_path(m, f"{field}[{index}].path", run, operator, partition)
+                place = _place_of(run, partition)[0]
+                yield from _run_path(m, f"{field}[{index}].path", run, operator, place)
+
+
+def _keyed(m: CheckpointManifest, field: str, keyed: KeyedState) -> Iterator[Found]:
+    if KEYED_STATE not in m.features:
+        yield "M055", field, f"the feature {KEYED_STATE!r} is not named"
+    if not _is_power_of_two(keyed.partitions, m.vnode_count):
+        yield "M056", field, f"{keyed.partitions} partitions"
+
+
+def _keyed_order(
+    m: CheckpointManifest, field: str, listed: tuple[Run, ...], own: tuple[int, int]
+) -> Iterator[Found]:
+    """Runs of any P, oldest first wherever they have vnodes in common."""
+    below = _Below()
+    for run in listed:
+        place, count = _place_of(run, own[0])
+        smaller = min(count, own[1])
+        if not _is_power_of_two(count, m.vnode_count) or place >= count:
+            yield "M056", field, f"a run of partition {place} of {run.partitions}"
+            continue
+        if place % smaller != own[0] % smaller:
+            yield "M057", field, f"a run of partition {place} of {count}"
+        last = below.last_epoch(place, count)
+        if run.kind == "delta" and last is None:
+            yield "M042", field, f"nothing is below the delta from epoch {run.first_epoch}"
+        if run.kind == "snap" and last is not None:
+            yield "M044", field, f"a snapshot of epoch {run.last_epoch} is not the oldest run"
+        if last is not None and run.first_epoch <= last:
+            yield "M045", field, f"a run from epoch {run.first_epoch} follows one up to {last}"
+        below.add(place, count, run.last_epoch)
+
+
+def _place_of(run: Run, partition: int) -> tuple[int, int]:
+    """Which partition of how many wrote a run: its name says it, if P may have been another."""
+    named = names.parse(run.path) if run.path is not None else None
+    if run.partitions is not None and isinstance(named, names.RunName):
+        return named.partition, run.partitions
+    return partition, run.partitions or 0
+
+
+class _Below:
+    """The last epoch of the runs that have vnodes in common with a partition of some P.
+
+    Partition p of P and q of Q have some in common if p and q are equal modulo the smaller one.
+    """
+
+    def __init__(self) -> None:
+        self._wider: dict[tuple[int, int], int] = {}  # (Q, q), for a P above Q
+        self._finer: dict[tuple[int, int], int] = {}  # (P, q mod P), for a P up to Q
+
+    def last_epoch(self, partition: int, count: int) -> int | None:
+        found = [self._finer.get((count, partition))]
+        wider = count // 2
+        while wider:
+            found.append(self._wider.get((wider, partition % wider)))
+            wider //= 2
+        return max((epoch for epoch in found if epoch is not None), default=None)
+
+    def add(self, partition: int, count: int, epoch: int) -> None:
+        self._wider[count, partition] = epoch
+        finer = count
+        while finer:
+            self._finer[finer, partition % finer] = epoch
+            finer //= 2
+
+
+def _is_power_of_two(count: int, most: int) -> bool:
+    return 1 <= count <= most and count & (count - 1) == 0
 
 
 def _order(m: CheckpointManifest, field: str, listed: tuple[Run, ...]) -> Iterator[Found]:
@@ -177,12 +258,29 @@ def paths(m: CheckpointManifest) -> Iterator[Found]:
         if problem:
             code = "M061" if "absolute" in problem else "M062"
             yield code, field, f"{path[:200]!r} {problem}"
+    shared = _shared(m)
     for path, times in Counter(path for _, path in listed).items():
-        if times > 1:
+        if times > 1 and path not in shared:
             field = next(field for field, other in listed if other == path)
             yield "M049", field, f"{path[:200]!r} is named {times} times"
     if m.sidecar is not None:
         yield from _place(m, "sidecar.path", m.sidecar.path, names.SidecarName)
+
+
+def _shared(m: CheckpointManifest) -> set[str]:
+    """Files of keyed state that several partitions have slices of; each names it once, alike."""
+    found: dict[str, list[tuple[int, Run]]] = {}
+    for state in m.operators.values():
+        if state.keyed is not None:
+            for number, listed in state.partitions.items():
+                for run in listed:
+                    found.setdefault(run.path or "", []).append((number, run))
+    return {
+        path
+        for path, entries in found.items()
+        if len({number for number, _ in entries}) == len(entries)
+        and all(run == entries[0][1] for _, run in entries)
+    }
 
 
 def _paths(m: CheckpointManifest) -> Iterator[tuple[str, str]]:
