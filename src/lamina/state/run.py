@@ -218,6 +218,7 @@ def sort_order(slots: Slots, keys: Sequence[pa.Array]) -> Rows | None:
     equal_next = slots[1:] == slots[:-1]
     if equal_next.any():
         order = _order_collisions(slots, equal_next, keys, order)
+        return None if np.array_equal(order, np.arange(len(order))) else order
     return order
 
 
