@@ -81,6 +81,17 @@ def test_a_slot_that_goes_on_in_the_next_blocks_is_found_whole(
     assert sorted(row["k"] for row in again) == keys
 
 
+def test_one_collision_does_not_read_all_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slots = [n // 2 * 2 for n in range(40)]
+    batch = kv({key: key for key in range(40)}, slots=slots)
+    run, touched = counting(blocks_of(tmp_path / "a.run", batch, monkeypatch, 4))
+    assert len(run.blocks) == 10
+    assert look(run, [21], np.array([20], np.uint64)) == {21: 21}
+    assert set(touched) == {5}
+
+
 def test_a_look_up_touches_only_the_blocks_that_may_have_the_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -180,6 +180,8 @@ def _walk_collisions(
     candidates = np.unique(candidates)
     for index, block in enumerate(run.blocks):
         part = SlotRange(block.first_slot, block.last_slot).slice_of(slots[candidates])
+        if part.start == part.stop:
+            continue
         batch = run.batch(index, schema)
         here = slots_of_batch(batch)
         left, at = _slots_in(here, slots, candidates[part])
