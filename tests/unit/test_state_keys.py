@@ -124,6 +124,14 @@ def test_floats_are_stored_with_one_zero_and_one_nan() -> None:
     ]
 
 
+def test_a_signalling_nan_is_a_nan_and_warns_nobody() -> None:
+    bits = np.array([0x7FF0000000000001, 0xFFF0000000000001], np.uint64)
+    loud, quiet = (pa.array(b.view(np.float64), from_pandas=False) for b in (bits, NANS.view("u8")))
+    assert _bits(normalise(loud)) == NORMAL[:2]
+    assert canonical([loud]).equals(canonical([quiet.slice(0, 2)]))
+    assert spark_xxhash64([loud]).tolist() == spark_xxhash64([quiet]).tolist()[:2]
+
+
 def test_what_lies_under_a_null_is_no_reason_to_copy() -> None:
     array = pa.array(np.array([-0.0, 1.0]), mask=np.array([True, False]))
     assert normalise(array) is array
