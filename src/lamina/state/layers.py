@@ -103,4 +103,5 @@ def _cut(block: Block, within: SlotRange) -> Block:
     if (first, last) == (block.first_slot, block.last_slot):
         return block
     share = (last - first) / max(1, block.last_slot - block.first_slot)
-    return replace(block, rows=int(block.rows * share), first_slot=first, last_slot=last)
+    rows = max(1, int(block.rows * share))  # a slice that may have rows never counts as empty
+    return replace(block, rows=rows, first_slot=first, last_slot=last)

@@ -34,7 +34,7 @@ def merged(
     delete. With *times* blocks without any of them are passed over, see `Run.slices`.
     """
     floor = highest([floor, *(run.floor for run in runs)])
-    newest_first = [run for run in reversed(runs) if run.rows]
+    newest_first = [run for run in reversed(runs) if run.blocks]
     for window in _windows(newest_first, within):
         parts = [part for run in newest_first for part in run.slices(schema, window, times)]
         if not parts:
@@ -84,9 +84,7 @@ def _first_of_key(
     return _with_collisions(keys, order, ordered, again)
 
 
-def _with_collisions(
-    keys: Sequence[pa.Array], order: Rows, ordered: Slots, again: Mask
-) -> Rows:
+def _with_collisions(keys: Sequence[pa.Array], order: Rows, ordered: Slots, again: Mask) -> Rows:
     """Some slot has several keys: order its rows by key, the newest of each first."""
     kept = np.flatnonzero(~again & ~np.r_[again[1:], False])  # alone in their slot
     tied = np.flatnonzero(again | np.r_[again[1:], False])
