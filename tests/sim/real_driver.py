@@ -13,7 +13,7 @@ from lamina.wal import CoreWalWriter
 from lamina.wal.writer import OPERATOR
 from tests.crash.disk import PowerCut
 from tests.crash.pipeline import CONFIG, CORES, COUNTS, Changes, Process, write_entries
-from tests.sim.real_world import RETAIN, Ack, PausingDisk, RealWorld
+from tests.sim.real_world import RETAIN, Ack, Loss, PausingDisk, RealWorld
 
 SEGMENT_BYTES = 4096
 
@@ -95,15 +95,25 @@ class Task:
 class RealDriver:
     """What an operator starts: it claims the pipeline and runs it until it is stopped."""
 
-    def __init__(self, world: RealWorld, home: str, *, other_home: bool = False) -> None:
+    def __init__(
+        self,
+        world: RealWorld,
+        home: str,
+        *,
+        other_home: bool = False,
+        lose_after: int | None = None,
+    ) -> None:
         self.world = world
         self.home = home
-        self.other_home = other_home
+        self.flagged = other_home or lose_after is not None
         self.recovered = False
         self.epochs = 0
         self.error: LaminaError | None = None
         name = f"driver in {home}{' --take-over-home' if other_home else ''}"
+        name += f" --lose-after {lose_after}" if lose_after is not None else ""
         self.disk = PausingDisk(world.scheduler, world.platters[home], name)
+        if lose_after is not None:
+            world.losses.append(Loss(self.disk, lose_after))
         self.process = SimProcess(
             self.disk,
             world.open_store(),
@@ -113,7 +123,7 @@ class RealDriver:
             segment_bytes=SEGMENT_BYTES,
             sink=world.ledger,
             acknowledge=world.acked,
-            config=replace(CONFIG, take_over_home=other_home),
+            config=replace(CONFIG, take_over_home=other_home, lose_after=lose_after),
         )
         self.process.world = world
         self.process.task_disk = home
@@ -128,7 +138,7 @@ class RealDriver:
             pass
         except LaminaError as error:
             self.error = error
-            self.world.stopped(self.disk, error, flagged=self.other_home)
+            self.world.stopped(self.disk, error, flagged=self.flagged)
         finally:
             self.disk.kill()
 

@@ -27,6 +27,7 @@ class Outcome:
     dropped: int
     forgotten: int
     moves: int
+    losses: int
     cuts: int
     kills: int
 
@@ -35,9 +36,10 @@ def run_real_seed(seed: int, scratch: Path, *, trace: bool = False) -> Outcome:
     scheduler = Scheduler(seed, trace=trace)
     world = RealWorld(scheduler, scratch)
     restless = scheduler.random.random() < 0.3
+    careless = scheduler.random.random() < 0.3  # people give epochs up
     try:
         while scheduler.steps < STEPS:
-            disturb(world, restless=restless)
+            disturb(world, restless=restless, careless=careless)
             if scheduler.actors:
                 scheduler.step()
             world.check()
@@ -55,12 +57,13 @@ def run_real_seed(seed: int, scratch: Path, *, trace: bool = False) -> Outcome:
         world.dropped,
         world.forgotten,
         world.moves,
+        sum(bool(loss.disk.generation) for loss in world.losses),
         world.cuts,
         world.kills,
     )
 
 
-def disturb(world: RealWorld, *, restless: bool) -> None:
+def disturb(world: RealWorld, *, restless: bool, careless: bool) -> None:
     """Now and then: a start, a kill, a power cut, a person."""
     random = world.scheduler.random
     roll = random.random()
@@ -79,10 +82,14 @@ def disturb(world: RealWorld, *, restless: bool) -> None:
         power_cut(world, random.choice(HOMES))
     elif roll < 0.0055:
         world.scheduler.spawn("gc", "", lambda: collect_garbage(world))
+    elif roll < 0.0070 and careless and world.acks:
+        start(world, owner, lose_after=random.choice(world.acks[-4:]).point.epoch - 1)
 
 
-def start(world: RealWorld, home: str, *, other_home: bool = False) -> RealDriver:
-    driver = RealDriver(world, home, other_home=other_home)
+def start(
+    world: RealWorld, home: str, *, other_home: bool = False, lose_after: int | None = None
+) -> RealDriver:
+    driver = RealDriver(world, home, other_home=other_home, lose_after=lose_after)
     world.scheduler.spawn(driver.disk.name, home, driver.run)
     return driver
 

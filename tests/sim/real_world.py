@@ -13,6 +13,7 @@ from lamina.checkpoint import Checkpointer
 from lamina.checkpoint.commit_log import CommitLog
 from lamina.errors import (
     AlreadyExists,
+    Diverged,
     Fenced,
     LaminaError,
     NotFound,
@@ -96,6 +97,17 @@ class Ack:
     generation: int
 
 
+@dataclass(frozen=True)
+class Loss:
+    """A process that a person started with --lose-after; it may die before it counts."""
+
+    disk: PausingDisk
+    after: int
+
+    def excuses(self, epoch: int, generation: int) -> bool:
+        return generation < self.disk.generation and epoch > self.after
+
+
 @dataclass
 class RealWorld:
     """Two homes, one store, one sink, and the truth about what was acknowledged."""
@@ -110,6 +122,7 @@ class RealWorld:
     dropped: int = 0
     forgotten: int = 0
     moves: int = 0
+    losses: list[Loss] = field(default_factory=list)
     cuts: int = 0
     kills: int = 0
 
@@ -155,17 +168,30 @@ class RealWorld:
     def check_recovered(self, found: RecoveredState, *, home_since: int) -> None:
         """G2, G3, G4. What a home acknowledged that a person gave up for lost is excused."""
         promised = [
-            ack.point for ack in self.acks if home_since <= ack.generation <= found.generation
+            ack.point
+            for ack in self.acks
+            if home_since <= ack.generation <= found.generation
+            and not self.excused(ack.point.epoch, ack.generation)
         ]
         self.truth.check(found, promised)
         self.recoveries += 1
         self.replayed += len(found.replayed)
+
+    def excused(self, epoch: int, generation: int) -> bool:
+        """Whether a person may have given this epoch up."""
+        return any(loss.excuses(epoch, generation) for loss in self.losses)
+
+    def _given_up(self) -> set[Point]:
+        commits = (meant.commit for meant in self.truth.meant.values())
+        return {c.point for c in commits if self.excused(c.epoch, c.generation)}
 
     def stopped(self, disk: PausingDisk, error: LaminaError, *, flagged: bool) -> None:
         """A process ends with an error: is it one that its user would accept?"""
         self.scheduler.note(f"{disk.name} ends with {error}")
         if isinstance(error, Fenced):
             self._check_fenced(disk, error)
+        elif isinstance(error, Diverged) and flagged and self.losses:
+            pass  # what a sink counts as is in the home that was lost (decision 0008)
         elif isinstance(error, WouldLose):
             if not flagged:
                 raise Broken(f"R12: recovery stops without a reason: {error}") from error
@@ -193,7 +219,8 @@ class RealWorld:
         applied = self.ledger.applied
         if len(applied) > 1:
             before, last = applied[-2:]
-            if self.truth.meant[last.digest].commit.follows != before:
+            follows = self.truth.meant[last.digest].commit.follows
+            if follows != before and before not in self._given_up():
                 raise Broken(f"G9: the sink got {last} after {before}")
         if self.store.suspect:
             self.store.suspect = False
@@ -212,5 +239,7 @@ class RealWorld:
     def check_end(self, head: Point | None) -> None:
         """When all is calm the sink has exactly the history of the head, each epoch once."""
         chain = self.truth.chain(head)
-        if self.ledger.applied != chain:
-            raise Broken(f"G2: the sink has {self.ledger.applied}, not {chain}")
+        applied, given_up = self.ledger.applied, self._given_up() - set(chain)
+        counted = [point for point in applied if point not in given_up]
+        if counted != chain or len(set(applied)) != len(applied):
+            raise Broken(f"G2: the sink has {applied}, not {chain}")

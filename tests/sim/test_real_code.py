@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lamina.errors import LaminaError
+from lamina.format import commit as format_commit
 from lamina.format.commit import AdoptRecord
 from lamina.recovery import manager
 from lamina.wal import driver_log, segment
@@ -44,6 +45,15 @@ def test_the_guarantees_hold_for_the_real_code_under_every_seed(tmp_path: Path) 
     assert min(totals.dropped, totals.cuts, totals.kills) > SEEDS
     assert totals.forgotten > SEEDS // 25
     assert totals.moves > 0
+    assert totals.losses > SEEDS // 10
+
+
+def test_the_guarantees_hold_when_every_adopt_is_several_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(format_commit, "ADOPT_BYTES_MAX", 1)
+    for seed in range(FIRST, FIRST + SEEDS // 5):
+        run_real_seed(seed, tmp_path)
 
 
 def test_a_seed_of_the_real_code_replays_to_the_same_outcome(tmp_path: Path) -> None:
@@ -82,7 +92,12 @@ def two_tasks_have_the_lock_of_one_core(patch: Patch) -> None:
     patch(PausingDisk, "try_lock", granted)
 
 
+def what_a_sink_counts_as_is_forgotten(patch: Patch) -> None:
+    patch(driver_log.DriverLog, "sinks", {})
+
+
 MUTANTS = [
+    what_a_sink_counts_as_is_forgotten,
     nothing_is_replayed,
     a_commit_is_acknowledged_before_its_sync,
     adopted_commits_are_not_copied,
