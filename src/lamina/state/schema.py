@@ -86,9 +86,10 @@ class StateSchema:
         return columns
 
     def values_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The value columns of a run's batch."""
+        """The value columns of a run's batch; any may be null, where its key is gone."""
         columns = batch.columns[SYSTEM_COLUMNS + len(self.key) :]
-        return _batch(columns, self.value, batch.num_rows)
+        nullable = pa.schema([field.with_nullable(True) for field in self.value])
+        return _batch(columns, nullable, batch.num_rows)
 
     def rows_of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Key and value columns of a run's batch."""
