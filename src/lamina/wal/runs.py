@@ -26,7 +26,8 @@ def serialize(batch: pa.RecordBatch) -> list[bytes | pa.Buffer]:
 
 def _is_small(batch: pa.RecordBatch) -> bool:
     """By its buffers, which costs nothing to ask; only a slice is smaller than those."""
-    return batch.get_total_buffer_size() <= _COPY_BYTES_MAX or batch.nbytes <= _COPY_BYTES_MAX
+    small: bool = batch.get_total_buffer_size() <= _COPY_BYTES_MAX
+    return small or bool(batch.nbytes <= _COPY_BYTES_MAX)
 
 
 def _flat(kind: pa.DataType) -> bool:
