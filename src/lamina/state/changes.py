@@ -28,7 +28,7 @@ def changes(
     *batch* has the key and value columns, by name. Rows of *deletes* need no values. Where Spark
     has computed vnode and hash already, *slots* are made of them (`vnodes.slots_of`).
     """
-    keys = [normalise(_column(batch, field)) for field in schema.key]
+    keys = key_columns(schema, batch)
     values = [_value(batch, field, deletes) for field in schema.value]
     if slots is None:
         slots = slots_of_keys(keys)
@@ -38,6 +38,11 @@ def changes(
     made = pa.RecordBatch.from_arrays(arrays, schema=schema.run)
     order = sort_order(slots, keys)
     return made if order is None else made.take(pa.array(order))
+
+
+def key_columns(schema: StateSchema, batch: pa.RecordBatch) -> list[pa.Array]:
+    """The key columns of a batch, as keys are stored; they have the types of the state."""
+    return [normalise(_column(batch, field)) for field in schema.key]
 
 
 def slots_of_keys(keys: Sequence[pa.Array]) -> Slots:

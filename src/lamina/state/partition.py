@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from lamina.errors import UsageError
-from lamina.state.changes import check_changes, slots_of_keys
-from lamina.state.keys import normalise
+from lamina.state.changes import check_changes, key_columns, slots_of_keys
 from lamina.state.merge import Merge, check_merges, merge_rows
 from lamina.state.merging import highest, merged
 from lamina.state.run import Run, TimeRange, deletes_of_batch, find, slots_of_batch
@@ -90,7 +89,7 @@ class StatePartition:
 
     def get(self, keys: pa.RecordBatch) -> Looked:
         """The values of keys, row by row as they were asked for."""
-        columns = [normalise(keys.column(field.name)) for field in self.schema.key]
+        columns = key_columns(self.schema, keys)
         slots = slots_of_keys(columns)
         order = np.argsort(slots, kind="stable")
         sorted_keys = [column.take(pa.array(order)) for column in columns]
