@@ -293,8 +293,8 @@ V3_KEYED = replace(
     operators={
         "by symbol": OperatorRuns(
             {
-                0: (replace(_SNAP, partitions=1), replace(_DELTA, partitions=2)),
-                1: (replace(_SNAP, partitions=1),),
+                0: (replace(_SNAP, ranks=(0, 127)), replace(_DELTA, ranks=(0, 127))),
+                1: (replace(_SNAP, ranks=(128, 255)),),
             },
             keyed=KeyedState(
                 partitions=2,

@@ -87,7 +87,7 @@ def runs(*listed: Run, partition: int = 0, **changes: Any) -> CheckpointManifest
     return sound(operators={"agg": OperatorRuns({partition: listed})}, **changes)
 
 
-KEYED_SNAP = replace(SNAP, partitions=1)
+KEYED_SNAP = replace(SNAP, ranks=(0, 255))
 
 
 def keyed(
@@ -160,8 +160,8 @@ CASES: dict[str, Callable[[], CheckpointManifest]] = {
         replace(Run.inline("snap", b"x", first_epoch=1, last_epoch=1, rows=1), size=2)
     ),
     "M055": lambda: keyed(KEYED_SNAP, features=()),
-    "M056": lambda: keyed(replace(KEYED_SNAP, partitions=3)),
-    "M057": lambda: keyed(replace(KEYED_SNAP, partitions=2), partition=1, of=2),
+    "M056": lambda: keyed(KEYED_SNAP, of=3),
+    "M057": lambda: keyed(KEYED_SNAP, partition=1, of=2),
     "M061": lambda: sound(table_store_path="/tmp/rocksdb_cp"),
     "M062": lambda: sound(table_store_path="tables/../../etc/passwd"),
     "M063": lambda: sound(output={"slow": (replace(OUTPUT, epoch=13),)}),
@@ -335,9 +335,11 @@ def test_format_md_lists_exactly_these_codes() -> None:
 
 
 def test_after_a_change_of_p_partitions_share_files_and_nothing_is_wrong() -> None:
-    delta = replace(DELTA, path=f"{OWN}/operators/agg/partition-2-9-12.delta", partitions=4)
+    slices = [replace(KEYED_SNAP, ranks=(64 * rank, 64 * rank + 63)) for rank in range(4)]
+    path = f"{OWN}/operators/agg/partition-2-9-12.delta"
+    delta = replace(DELTA, path=path, ranks=(64, 127))
     columns = KeyedState(4, "spark-1", (Column("k", "int64"),), ())
-    lists = {0: (KEYED_SNAP,), 1: (KEYED_SNAP,), 2: (KEYED_SNAP, delta), 3: (KEYED_SNAP,)}
+    lists = {0: (slices[0],), 1: (slices[2],), 2: (slices[1], delta), 3: (slices[3],)}
     manifest = sound(operators={"agg": OperatorRuns(lists, keyed=columns)}, features=(KEYED_STATE,))
     assert not [f for f in validate(manifest) if f.severity is Severity.ERROR]
     assert manifest.operators["agg"].total_bytes == KEYED_SNAP.size + delta.size
@@ -345,20 +347,34 @@ def test_after_a_change_of_p_partitions_share_files_and_nothing_is_wrong() -> No
 
 def test_after_a_merge_of_partitions_runs_stand_side_by_side() -> None:
     sides = tuple(
-        replace(SNAP, path=f"{PARENT}/operators/agg/partition-{p}-1-8.snap", partitions=4)
-        for p in range(4)
+        replace(
+            SNAP,
+            path=f"{PARENT}/operators/agg/partition-{p}-1-8.snap",
+            ranks=(64 * rank, 64 * rank + 63),
+        )
+        for rank, p in enumerate((0, 2, 1, 3))
     )
-    manifest = keyed(*sides, replace(DELTA, partitions=1))
+    manifest = keyed(*sides, replace(DELTA, ranks=(0, 255)))
     assert not [f for f in validate(manifest) if f.severity is Severity.ERROR]
+
+
+def test_two_entries_of_one_file_that_disagree_are_not_slices_of_it() -> None:
+    low = replace(KEYED_SNAP, ranks=(0, 9))
+    assert "M049" in codes(keyed(low, replace(low, ranks=(10, 255), size=99)))
 
 
 @pytest.mark.parametrize(
     ("listed", "code"),
     [
-        ((replace(DELTA, partitions=1),), "M042"),
-        ((KEYED_SNAP, replace(DELTA, kind="snap", partitions=1)), "M044"),
-        ((KEYED_SNAP, replace(DELTA, first_epoch=8, partitions=1)), "M045"),
+        ((replace(DELTA, ranks=(0, 255)),), "M042"),
+        ((KEYED_SNAP, replace(DELTA, kind="snap", ranks=(0, 255))), "M044"),
+        ((KEYED_SNAP, replace(DELTA, first_epoch=8, ranks=(0, 9))), "M045"),
+        ((SNAP,), "M057"),
     ],
 )
 def test_runs_that_have_vnodes_in_common_are_in_order(listed: tuple[Run, ...], code: str) -> None:
     assert code in codes(keyed(*listed))
+
+
+def test_a_partition_beyond_p_is_none() -> None:
+    assert "M041" in codes(keyed(KEYED_SNAP, partition=2, of=2))

@@ -95,7 +95,7 @@ _RULES = (
     Rule("M053", _W, _W, "a partition without runs"),
     Rule("M054", _E, _E, "the size of an inline run is wrong"),
     Rule("M055", _E, None, "keyed state without its feature"),
-    Rule("M056", _E, None, "a partition that no power of two has"),
+    Rule("M056", _E, None, "keyed state with a P that is no power of two"),
     Rule("M057", _E, None, "a run of other vnodes than its partition's"),
     # paths and output
     Rule("M061", _E, _W, "an absolute path: no other host or store can follow it"),

@@ -101,7 +101,7 @@ class Run:
     path: str | None = None  # relative to the base
     state_b64: str | None = None
     extra: Extra = field(default_factory=dict)
-    partitions: int | None = None  # P when it was written: its name then says which vnodes it has
+    ranks: tuple[int, int] | None = None  # of keyed state: the vnodes that count, first and last
 
     @classmethod
     def inline(

@@ -144,7 +144,7 @@ class _Reader:
             sha256=self._digest(f, "sha256"),
             path=path,
             state_b64=f.text("state_b64", None),
-            partitions=f.integer("partitions", None, least=1),
+            ranks=_ranks(f),
             extra=f.rest(),
         )
         check_inline(f, run)
@@ -211,6 +211,16 @@ def _keyed(f: Fields) -> KeyedState:
         time=f.text("time", None),
         extra=f.rest(),
     )
+
+
+def _ranks(f: Fields) -> tuple[int, int] | None:
+    match f.raw("ranks", None):
+        case None:
+            return None
+        case [int(first), int(last)] if 0 <= first <= last:
+            return first, last
+        case other:
+            raise f.bad(f"ranks are two integers, the lower one first, not {str(other)[:80]}")
 
 
 def _column(f: Fields) -> Column:

@@ -123,7 +123,7 @@ def _run(run: Run) -> Json:
         "sha256": run.sha256,
         "path": run.path,
         "state_b64": run.state_b64,
-        "partitions": run.partitions,
+        "ranks": None if run.ranks is None else list(run.ranks),
     }
     return _object(known, run.extra)
 

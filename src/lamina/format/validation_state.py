@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -92,16 +93,17 @@ def runs(m: CheckpointManifest) -> Iterator[Found]:
             yield from _keyed(m, f"operators[{operator!r}].keyed", state.keyed)
         for partition, listed in state.partitions.items():
             field = f"operators[{operator!r}].partitions[{partition}]"
-            if m.vnode_count and partition >= m.vnode_count:
-                yield "M041", field, f"not below the vnode count {m.vnode_count}"
+            count = m.vnode_count if state.keyed is None else state.keyed.partitions
+            if count and partition >= count:
+                yield "M041", field, f"not below {count}"
+                continue
             if state.keyed is None:
                 yield from _order(m, field, listed)
-            else:
+            elif _is_power_of_two(state.keyed.partitions, m.vnode_count):
                 yield from _keyed_order(m, field, listed, (partition, state.keyed.partitions))
             for index, run in enumerate(listed):
                 yield from _run(m, f"{field}[{index}]", run)
-                place = _place_of(run, partition)[0]
-                yield from _run_path(m, f"{field}[{index}].path", run, operator, place)
+                yield from _run_path(m, f"{field}[{index}].path", run, operator, partition)
 
 
 def _keyed(m: CheckpointManifest, field: str, keyed: KeyedState) -> Iterator[Found]:
@@ -114,58 +116,34 @@ def _keyed(m: CheckpointManifest, field: str, keyed: KeyedState) -> Iterator[Fou
 def _keyed_order(
     m: CheckpointManifest, field: str, listed: tuple[Run, ...], own: tuple[int, int]
 ) -> Iterator[Found]:
-    """Runs of any P, oldest first wherever they have vnodes in common."""
-    below = _Below()
-    for run in listed:
-        place, count = _place_of(run, own[0])
-        smaller = min(count, own[1])
-        if not _is_power_of_two(count, m.vnode_count) or place >= count:
-            yield "M056", field, f"a run of partition {place} of {run.partitions}"
+    """Runs in order wherever they have vnodes in common, and none of another partition's."""
+    first, last = _ranks_of(own, m.vnode_count)
+    for index, run in enumerate(listed):
+        if run.ranks is None or not first <= run.ranks[0] <= run.ranks[1] <= last:
+            yield "M057", field, f"ranks {run.ranks}, the partition has {first} to {last}"
             continue
-        if place % smaller != own[0] % smaller:
-            yield "M057", field, f"a run of partition {place} of {count}"
-        last = below.last_epoch(place, count)
-        if run.kind == "delta" and last is None:
+        below = [older.last_epoch for older in listed[:index] if _meet(older.ranks, run.ranks)]
+        if run.kind == "delta" and not below:
             yield "M042", field, f"nothing is below the delta from epoch {run.first_epoch}"
-        if run.kind == "snap" and last is not None:
+        if run.kind == "snap" and below:
             yield "M044", field, f"a snapshot of epoch {run.last_epoch} is not the oldest run"
-        if last is not None and run.first_epoch <= last:
-            yield "M045", field, f"a run from epoch {run.first_epoch} follows one up to {last}"
-        below.add(place, count, run.last_epoch)
+        if below and run.first_epoch <= max(below):
+            yield (
+                "M045",
+                field,
+                f"a run from epoch {run.first_epoch} follows one up to {max(below)}",
+            )
 
 
-def _place_of(run: Run, partition: int) -> tuple[int, int]:
-    """Which partition of how many wrote a run: its name says it, if P may have been another."""
-    named = names.parse(run.path) if run.path is not None else None
-    if run.partitions is not None and isinstance(named, names.RunName):
-        return named.partition, run.partitions
-    return partition, run.partitions or 0
+def _ranks_of(own: tuple[int, int], vnodes: int) -> tuple[int, int]:
+    """The ranks of a partition: its number with the bits reversed, and as many as it has vnodes."""
+    bits = max(vnodes.bit_length() - 1, 0)
+    first = int(f"{own[0]:0{bits}b}"[::-1], 2)
+    return first, first + vnodes // own[1] - 1
 
 
-class _Below:
-    """The last epoch of the runs that have vnodes in common with a partition of some P.
-
-    Partition p of P and q of Q have some in common if p and q are equal modulo the smaller one.
-    """
-
-    def __init__(self) -> None:
-        self._wider: dict[tuple[int, int], int] = {}  # (Q, q), for a P above Q
-        self._finer: dict[tuple[int, int], int] = {}  # (P, q mod P), for a P up to Q
-
-    def last_epoch(self, partition: int, count: int) -> int | None:
-        found = [self._finer.get((count, partition))]
-        wider = count // 2
-        while wider:
-            found.append(self._wider.get((wider, partition % wider)))
-            wider //= 2
-        return max((epoch for epoch in found if epoch is not None), default=None)
-
-    def add(self, partition: int, count: int, epoch: int) -> None:
-        self._wider[count, partition] = epoch
-        finer = count
-        while finer:
-            self._finer[finer, partition % finer] = epoch
-            finer //= 2
+def _meet(one: tuple[int, int] | None, other: tuple[int, int]) -> bool:
+    return one is not None and one[0] <= other[1] and other[0] <= one[1]
 
 
 def _is_power_of_two(count: int, most: int) -> bool:
@@ -215,9 +193,15 @@ def _inline_run(field: str, run: Run) -> Iterator[Found]:
 def _run_path(
     m: CheckpointManifest, field: str, run: Run, operator: str, partition: int
 ) -> Iterator[Found]:
-    if run.path is not None:
-        said = (operator, partition, run.first_epoch, run.last_epoch, run.kind)
-        yield from _place(m, field, run.path, lambda id: names.RunName(id, *said))
+    """The path says what the entry says; only who wrote keyed state may have been another P's."""
+    if run.path is None:
+        return
+    named = names.parse(run.path)
+    writer = partition
+    if run.ranks is not None and isinstance(named, names.RunName):
+        writer = named.partition
+    said = (operator, writer, run.first_epoch, run.last_epoch, run.kind)
+    yield from _place(m, field, run.path, lambda id: names.RunName(id, *said))
 
 
 def output(m: CheckpointManifest) -> Iterator[Found]:
@@ -268,18 +252,17 @@ def paths(m: CheckpointManifest) -> Iterator[Found]:
 
 
 def _shared(m: CheckpointManifest) -> set[str]:
-    """Files of keyed state that several partitions have slices of; each names it once, alike."""
-    found: dict[str, list[tuple[int, Run]]] = {}
+    """Files of keyed state that several entries have slices of, and say the same about."""
+    found: dict[str, list[Run]] = {}
     for state in m.operators.values():
         if state.keyed is not None:
-            for number, listed in state.partitions.items():
+            for listed in state.partitions.values():
                 for run in listed:
-                    found.setdefault(run.path or "", []).append((number, run))
+                    found.setdefault(run.path or "", []).append(run)
     return {
         path
         for path, entries in found.items()
-        if len({number for number, _ in entries}) == len(entries)
-        and all(run == entries[0][1] for _, run in entries)
+        if all(replace(run, ranks=entries[0].ranks) == entries[0] for run in entries)
     }
 
 
