@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lamina.state.keys import canonical, equal
 from lamina.state.run import Run, TimeRange, deletes_of_batch, slots_of_batch
 from lamina.state.run_file import BLOCK_ROWS
-from lamina.state.schema import DELETE, OP, StateSchema
+from lamina.state.schema import DELETE, OP, SLOT, SYSTEM_COLUMNS, StateSchema
 from lamina.state.vnodes import EVERYTHING, Mask, Rows, SlotRange, Slots
 
 
@@ -125,7 +126,13 @@ def _expired(batch: pa.RecordBatch, schema: StateSchema, floor: int | None) -> p
     if not gone.any():
         return batch
     operations = np.where(gone, np.uint8(DELETE), batch.column(OP).to_numpy())
-    return batch.set_column(1, batch.schema.field(1), pa.array(operations, pa.uint8()))
+    first_value, mask = SYSTEM_COLUMNS + len(schema.key), pa.array(gone)
+    values = [
+        pc.if_else(mask, pa.scalar(None, column.type), column)
+        for column in batch.columns[first_value:]
+    ]
+    columns = [batch.column(SLOT), pa.array(operations), *schema.keys_of(batch), *values]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 def _plain(parts: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
