@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lamina.state.keys import canonical, equal
 from lamina.state.run import Run, TimeRange, deletes_of_batch, slots_of_batch
-from lamina.state.run_file import BLOCK_ROWS
+from lamina.state.run_file import BLOCK_BYTES, BLOCK_ROWS
 from lamina.state.schema import DELETE, OP, SLOT, SYSTEM_COLUMNS, StateSchema
 from lamina.state.vnodes import EVERYTHING, Mask, Rows, SlotRange, Slots
 
@@ -105,14 +105,15 @@ def _with_collisions(keys: Sequence[pa.Array], order: Rows, ordered: Slots, agai
 
 
 def _windows(runs: Sequence[Run], within: SlotRange) -> Iterator[SlotRange]:
-    """Ranges of slots with about a block of rows each, together all of *within*."""
-    ends = [(block.last_slot, block.rows) for run in runs for block in run.blocks]
-    start, rows = within.first, 0
-    for last, count in sorted(ends):
-        rows += count
-        if rows >= BLOCK_ROWS and start <= last < within.last:
+    """Ranges of slots with about a block of rows or bytes each, together all of *within*."""
+    ends = [(block.last_slot, block.rows, block.size) for run in runs for block in run.blocks]
+    start, rows, size = within.first, 0, 0
+    for last, block_rows, block_size in sorted(ends):
+        rows, size = rows + block_rows, size + block_size
+        full = rows >= BLOCK_ROWS or size >= BLOCK_BYTES
+        if full and start <= last < within.last:
             yield SlotRange(start, last)
-            start, rows = last + 1, 0
+            start, rows, size = last + 1, 0, 0
     if start <= within.last:
         yield SlotRange(start, within.last)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +38,14 @@ class Run:
     size: int
     blocks: tuple[Block, ...]
     load: Load  # a block's batch, proven
+    within: SlotRange = EVERYTHING  # where it has rows that count
+    path: Path | None = None  # of a run file
     parts: tuple[Run, ...] = ()  # of a layer: the runs that stand side by side in it
+
+    @property
+    def leaves(self) -> tuple[Run, ...]:
+        """The runs that it is made of: itself, unless it is a layer."""
+        return self.parts or (self,)
 
     @cached_property
     def firsts(self) -> Slots:
@@ -118,7 +126,7 @@ def run_of_batch(
         last_epoch=last_epoch,
         rows=batch.num_rows,
         size=batch.nbytes,
-        blocks=(block_of(batch, schema),) if batch.num_rows else (),
+        blocks=(block_of(batch, schema, size=batch.nbytes),) if batch.num_rows else (),
         load=lambda _: batch,
     )
 
