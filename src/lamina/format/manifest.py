@@ -61,6 +61,7 @@ __all__ = [
     "encode",
     "pipeline_hash",
     "read_states",
+    "with_operators",
     "with_runs",
 ]
 
@@ -124,28 +125,27 @@ class PlacedRun(NamedTuple):
     run: Run
 
 
-def with_runs(
-    head: CheckpointManifest,
-    runs: Iterable[PlacedRun],
-    keyed: Mapping[str, KeyedState] | None = None,
-) -> CheckpointManifest:
+def with_runs(head: CheckpointManifest, runs: Iterable[PlacedRun]) -> CheckpointManifest:
     """*head* with these runs as its state, and every list in its canonical order.
 
     Runs may come in any order, as uploads end. Names that offsets, epochs, statuses or output
     mention are added to the topology. The same run twice is refused.
     """
-    keyed = keyed or {}
-    grouped = _grouped(runs)
-    operators = {
-        name: OperatorRuns(grouped.get(name, {}), keyed=keyed.get(name))
-        for name in sorted({*grouped, *keyed})
-    }
+    operators = {name: OperatorRuns(parts) for name, parts in _grouped(runs).items()}
+    return with_operators(head, operators)
+
+
+def with_operators(
+    head: CheckpointManifest, operators: Mapping[str, OperatorRuns]
+) -> CheckpointManifest:
+    """*head* with this state, and every list in its canonical order."""
+    keyed = any(operator.keyed is not None for operator in operators.values())
     needed = {KEYED_STATE} if keyed else set()
     sources = {*head.source_names, *head.source_offsets}
     sinks = {*head.sink_names, *head.sink_epochs, *head.sink_commit_statuses, *head.output}
     return replace(
         head,
-        operators=operators,
+        operators=dict(sorted(operators.items())),
         source_names=tuple(sorted(sources)),
         sink_names=tuple(sorted(sinks)),
         features=tuple(sorted({*head.features, *needed})),

@@ -54,7 +54,7 @@ def restricted(run: Run, within: SlotRange) -> Run:
         return batch.slice(part.start, part.stop - part.start)
 
     size = run.size * rows // whole if whole else 0
-    return replace(run, blocks=blocks, rows=rows, size=size, load=load)
+    return replace(run, blocks=blocks, rows=rows, size=size, load=load, within=within)
 
 
 def _above(layers: Sequence[Sequence[PlacedRun]], placed: PlacedRun) -> int:
@@ -88,13 +88,17 @@ def _layer(layer: Sequence[PlacedRun], within: SlotRange) -> Run:
         size=sum(run.size for run in runs),
         blocks=tuple(block for run in runs for block in run.blocks),
         load=load,
+        within=within,
         parts=tuple(runs),
     )
 
 
 def _fitted(placed: PlacedRun, within: SlotRange) -> Run:
-    inside = within.first <= placed.within.first and placed.within.last <= within.last
-    return placed.run if inside else restricted(placed.run, within)
+    run, part = placed.run, placed.within.cut(within)
+    inside = not run.blocks or (
+        part.first <= run.blocks[0].first_slot and run.blocks[-1].last_slot <= part.last
+    )
+    return replace(run, within=part) if inside else restricted(run, part)
 
 
 def _cut(block: Block, within: SlotRange) -> Block:

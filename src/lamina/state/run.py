@@ -40,6 +40,7 @@ class Run:
     load: Load  # a block's batch, proven
     within: SlotRange = EVERYTHING  # where it has rows that count
     path: Path | None = None  # of a run file
+    inputs: tuple[str, ...] = ()  # of a merged one: the names of what it was made of
     parts: tuple[Run, ...] = ()  # of a layer: the runs that stand side by side in it
 
     @property

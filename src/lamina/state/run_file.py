@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
+from threading import get_ident
 from typing import BinaryIO
 
 import google_crc32c
@@ -45,7 +46,7 @@ def write_run(
     compression: str | None = None,
 ) -> Footer:
     """Write sorted batches as one run file; it is there whole or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = path.with_name(f"{path.name}.{get_ident()}.tmp")  # two threads may make one run
     with typed_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as file:
@@ -77,7 +78,7 @@ def open_run(path: Path) -> Run:
         if not size:
             raise RunDamaged("the file is empty", where=where)
         data = pa.memory_map(where, "r").read_buffer()
-    return read_run(data, where)
+    return replace(read_run(data, where), path=path)
 
 
 def read_run(data: pa.Buffer, where: str) -> Run:

@@ -1,0 +1,260 @@
+"""Checkpoints of keyed state: only runs that the store does not have are uploaded.
+
+save      the lists of one epoch -> entries of a manifest; what lies in the WAL becomes a run file
+settle    lists that have gone on meanwhile take over the files and entries that were made
+restore   entries -> lists, for any P
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from lamina.checkpoint.checkpointer import Checkpointer, PartitionData
+from lamina.errors import StateChanged
+from lamina.format.log import Begin
+from lamina.format.manifest_model import KeyedState, OperatorRuns
+from lamina.format.manifest_model import Run as Entry
+from lamina.state.layers import PlacedRun
+from lamina.state.local import RunFolder
+from lamina.state.operator import HASH, OperatorState, columns_of, merge_runs
+from lamina.state.partition import StatePartition
+from lamina.state.run import Run
+from lamina.state.schema import StateSchema
+from lamina.state.vnodes import SlotRange
+
+INLINE_BYTES_MAX = 64 * 1024
+INLINE_SUM_MAX = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SavedOperator:
+    """The entries of an operator, and what its lists become when the checkpoint exists."""
+
+    runs: OperatorRuns
+    partitions: Mapping[int, StatePartition]  # those whose WAL runs are files now
+    stored: Mapping[str, Entry]
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    operators: Mapping[str, SavedOperator]
+    uploaded_bytes: int
+    uploaded_files: int
+
+    def entries(self) -> dict[str, OperatorRuns]:
+        return {name: saved.runs for name, saved in self.operators.items()}
+
+
+@dataclass(slots=True)
+class _Upload:
+    """A run that the store lacks."""
+
+    operator: str
+    partition: int
+    run: Run
+    kind: str
+    inline: bool = False
+
+
+@dataclass(slots=True)
+class _Lists:
+    partitions: dict[int, StatePartition] = field(default_factory=dict)
+    listed: dict[int, list[Run]] = field(default_factory=dict)  # leaves, oldest first
+
+
+def save(
+    checkpointer: Checkpointer,
+    begin: Begin,
+    operators: Mapping[str, OperatorState],
+    folder: RunFolder,
+) -> SavedState:
+    """Upload what the parent does not have. May run beside epochs: lists are values."""
+    lists: dict[str, _Lists] = {}
+    uploads: list[_Upload] = []
+    for name, operator in sorted(operators.items()):
+        lists[name] = found = _Lists()
+        for number, partition in enumerate(operator.partitions):
+            settled = _as_files(partition, operator.stored, folder)
+            found.partitions[number] = settled
+            found.listed[number] = [leaf for run in settled.runs for leaf in run.leaves]
+            uploads += _missing(name, number, settled, operator.stored)
+    fresh = _upload(checkpointer, begin, uploads, _inline_budget(operators, lists))
+    saved = {
+        name: _saved(operators[name], found, fresh.get(name, {})) for name, found in lists.items()
+    }
+    files = [upload for upload in uploads if not upload.inline]
+    return SavedState(saved, sum(u.run.size for u in files), len(files))
+
+
+def settle(state: OperatorState, saved: SavedOperator) -> OperatorState:
+    """Today's lists with the files of a checkpoint in place of the WAL runs they were made of."""
+    settled = replace(state, stored={**state.stored, **saved.stored})
+    for number, partition in saved.partitions.items():
+        today = settled.partitions[number]
+        settled = settled.with_partition(number, _replaced(today, partition))
+    names = {leaf.name for run in settled.runs() for leaf in run.leaves}
+    kept = {name: entry for name, entry in settled.stored.items() if name in names}
+    return replace(settled, stored=kept)
+
+
+def restore(
+    entries: OperatorRuns, open_entry: Callable[[Entry], Run]
+) -> tuple[list[PlacedRun], dict[str, Entry]]:
+    """The runs of a manifest in their places, oldest first, and the entry of each by name."""
+    placed: list[PlacedRun] = []
+    stored: dict[str, Entry] = {}
+    for number in sorted(entries.partitions):
+        for entry in entries.partitions[number]:
+            run = open_entry(entry)
+            assert entry.ranks is not None, "validation asks for it"
+            placed.append(PlacedRun(run, range_of_ranks(entry.ranks)))
+            stored[run.name] = entry
+    return placed, stored
+
+
+def check_keys(name: str, keyed: KeyedState, schema: StateSchema) -> None:
+    """R9: the keys of stored state are those of today, by function, name and type."""
+    if keyed.hash != HASH:
+        raise StateChanged(f"{name}: its keys are placed by {keyed.hash!r}, here by {HASH!r}")
+    today = columns_of(schema.key)
+    if [(c.name, c.type) for c in keyed.key] != [(c.name, c.type) for c in today]:
+        was = ", ".join(f"{c.name} {c.type}" for c in keyed.key)
+        now = ", ".join(f"{c.name} {c.type}" for c in today)
+        raise StateChanged(
+            f"{name}: the key is ({now}), and ({was}) in its state",
+            advice="Keys are frozen: their hash decides where they live. Give the columns their "
+            "old types, or start new state",
+        )
+
+
+def range_of_ranks(ranks: tuple[int, int]) -> SlotRange:
+    return SlotRange(ranks[0] << 56, ((ranks[1] + 1) << 56) - 1)
+
+
+def _as_files(
+    partition: StatePartition, stored: Mapping[str, Entry], folder: RunFolder
+) -> StatePartition:
+    """The same list with every run a file or an entry: neighbours that are neither become one."""
+    runs = partition.runs
+    end = len(runs)
+    while end:
+        start = end
+        while start and not _is_settled(runs[start - 1], stored):
+            start -= 1
+        if start < end:
+            partition = merge_runs(partition, range(start, end), folder)
+        end = start - 1 if start else 0
+    return partition
+
+
+def _is_settled(run: Run, stored: Mapping[str, Entry]) -> bool:
+    """Whether the store has it, or a file that can be uploaded as it is."""
+    if not run.parts and run.path is not None and run.name not in stored:
+        return True
+    return all(leaf.name in stored and _fits(leaf, stored[leaf.name]) for leaf in run.leaves)
+
+
+def _fits(leaf: Run, entry: Entry) -> bool:
+    """An inline run is in each list that has a part of it: a slice is better saved anew."""
+    return entry.path is not None or entry.ranks == ranks_of(leaf.within)
+
+
+def _missing(
+    operator: str, number: int, partition: StatePartition, stored: Mapping[str, Entry]
+) -> list[_Upload]:
+    return [
+        _Upload(operator, number, run, "snap" if index == 0 else "delta")
+        for index, run in enumerate(partition.runs)
+        if not run.parts and run.name not in stored
+    ]
+
+
+def _inline_budget(operators: Mapping[str, OperatorState], lists: Mapping[str, _Lists]) -> int:
+    """What is left for small runs, after those that stay inline."""
+    used = sum(
+        operators[name].stored[leaf.name].size
+        for name, found in lists.items()
+        for listed in found.listed.values()
+        for leaf in listed
+        if leaf.name in operators[name].stored and operators[name].stored[leaf.name].path is None
+    )
+    return INLINE_SUM_MAX - used
+
+
+def _upload(
+    checkpointer: Checkpointer, begin: Begin, uploads: Iterable[_Upload], budget: int
+) -> dict[str, dict[str, Entry]]:
+    """Small runs into the manifest, smallest first, the others into the store."""
+    entries: dict[str, dict[str, Entry]] = {}
+    parts: list[PartitionData] = []
+    by_place: dict[tuple[str, int, int], _Upload] = {}
+    for upload in sorted(uploads, key=lambda u: u.run.size):
+        run = upload.run
+        assert run.path is not None
+        if run.size <= min(INLINE_BYTES_MAX, budget):
+            budget -= run.size
+            upload.inline = True
+            entry = Entry.inline(
+                "snap" if upload.kind == "snap" else "delta",
+                run.path.read_bytes(),
+                first_epoch=run.first_epoch,
+                last_epoch=run.last_epoch,
+                rows=run.rows,
+            )
+            entries.setdefault(upload.operator, {})[run.name] = _ranked(entry, run)
+            continue
+        parts.append(_part(upload))
+        by_place[upload.operator, upload.partition, run.last_epoch] = upload
+    for operator, number, entry in checkpointer.save_partitions(begin.id, parts):
+        run = by_place[operator, number, entry.last_epoch].run
+        entries.setdefault(operator, {})[run.name] = _ranked(entry, run)
+    return entries
+
+
+def _part(upload: _Upload) -> PartitionData:
+    run = upload.run
+    assert run.path is not None
+    return PartitionData(
+        operator=upload.operator,
+        partition=upload.partition,
+        kind="snap" if upload.kind == "snap" else "delta",
+        first_epoch=run.first_epoch,
+        last_epoch=run.last_epoch,
+        rows=run.rows,
+        data=run.path,
+    )
+
+
+def _saved(operator: OperatorState, lists: _Lists, fresh: Mapping[str, Entry]) -> SavedOperator:
+    stored = {**operator.stored, **fresh}
+    partitions = {
+        number: tuple(_ranked(stored[leaf.name], leaf) for leaf in listed)
+        for number, listed in lists.listed.items()
+        if listed
+    }
+    runs = OperatorRuns(partitions, keyed=operator.keyed())
+    return SavedOperator(runs, lists.partitions, fresh)
+
+
+def _replaced(today: StatePartition, saved: StatePartition) -> StatePartition:
+    """Every saved file in the place of its inputs, if those are still there, all and in a row."""
+    runs = list(today.runs)
+    names = [run.name for run in runs]
+    for made in saved.runs:
+        inputs = [name for name in made.inputs if name in names]
+        if not inputs or len(inputs) != len(made.inputs):
+            continue  # another merge has taken them in meanwhile
+        start = names.index(inputs[0])
+        if names[start : start + len(inputs)] == list(made.inputs):
+            runs[start : start + len(inputs)] = [made]
+            names = [run.name for run in runs]
+    return today.with_runs(runs)
+
+
+def _ranked(entry: Entry, run: Run) -> Entry:
+    return replace(entry, ranks=ranks_of(run.within))
+
+
+def ranks_of(within: SlotRange) -> tuple[int, int]:
+    return within.first >> 56, within.last >> 56

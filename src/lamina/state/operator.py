@@ -1,0 +1,118 @@
+"""All partitions of one operator: what of its state lies where.
+
+The lists of runs are values. A new epoch puts a run on top of some of them, a merge puts one in the
+place of several, a checkpoint notes under which entry the store has a run: each gives new lists,
+and whoever reads older ones goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from lamina.format import manifest_model as stored_model
+from lamina.format.manifest_model import Column, KeyedState
+from lamina.state.changes import split
+from lamina.state.layers import PlacedRun, stack
+from lamina.state.local import RunFolder
+from lamina.state.merge import Merge
+from lamina.state.partition import Applied, StatePartition
+from lamina.state.run import Run
+from lamina.state.schema import StateSchema
+from lamina.state.vnodes import SlotRange, check_partitions
+
+HASH = "spark-murmur3-xxhash64-1"
+"""The functions of hashing.py, as manifests name them: never another meaning."""
+
+Entry = stored_model.Run
+
+
+@dataclass(frozen=True)
+class OperatorState:
+    """The partitions of an operator, and the store's entry of every run it has, by name."""
+
+    schema: StateSchema
+    partitions: tuple[StatePartition, ...]
+    stored: Mapping[str, Entry] = field(default_factory=dict)
+
+    @classmethod
+    def open(
+        cls,
+        schema: StateSchema,
+        partitions: int,
+        *,
+        merges: Sequence[Merge] = (),
+        placed: Iterable[PlacedRun] = (),
+        stored: Mapping[str, Entry] | None = None,
+    ) -> OperatorState:
+        """The state that *placed* runs are, oldest first, as that of P partitions."""
+        listed = list(placed)
+        ranges = ranges_of(partitions)
+        lists = (
+            StatePartition(schema, stack(listed, within), merges=merges, within=within)
+            for within in ranges
+        )
+        return cls(schema, tuple(lists), stored or {})
+
+    @property
+    def floor(self) -> int | None:
+        return max((p.floor for p in self.partitions if p.floor is not None), default=None)
+
+    def keyed(self) -> KeyedState:
+        """What a manifest says about the keys (R9)."""
+        return KeyedState(
+            partitions=len(self.partitions),
+            hash=HASH,
+            key=columns_of(self.schema.key),
+            value=columns_of(self.schema.value),
+            time=self.schema.time,
+        )
+
+    def apply(self, changed: pa.RecordBatch, *, old_values: bool = True) -> dict[int, Applied]:
+        """What sorted changes do to each partition that has some of their keys."""
+        parts = split(changed, [partition.within for partition in self.partitions])
+        return {
+            number: self.partitions[number].apply(part, old_values=old_values)
+            for number, part in enumerate(parts)
+            if part.num_rows
+        }
+
+    def with_partition(self, number: int, partition: StatePartition) -> OperatorState:
+        lists = (*self.partitions[:number], partition, *self.partitions[number + 1 :])
+        return replace(self, partitions=lists)
+
+    def merged(self, folder: RunFolder) -> OperatorState:
+        """The same rows in fewer runs, where that is due."""
+        state = self
+        for number in range(len(self.partitions)):
+            while (chosen := state.partitions[number].plan_merge()) is not None:
+                state = state.with_partition(
+                    number, merge_runs(state.partitions[number], chosen, folder)
+                )
+        return state
+
+    def runs(self) -> list[Run]:
+        return [run for partition in self.partitions for run in partition.runs]
+
+
+def merge_runs(partition: StatePartition, chosen: range, folder: RunFolder) -> StatePartition:
+    """The partition with the *chosen* runs as one file."""
+    inputs = partition.runs[chosen.start : chosen.stop]
+    return partition.merge(
+        chosen,
+        lambda batches, floor: folder.write(
+            inputs, batches, partition.schema, floor=floor, within=partition.within
+        ),
+    )
+
+
+def ranges_of(partitions: int) -> list[SlotRange]:
+    """The part of the key space that each of P partitions owns."""
+    check_partitions(partitions)
+    return [SlotRange.of_partition(number, partitions) for number in range(partitions)]
+
+
+def columns_of(schema: pa.Schema) -> tuple[Column, ...]:
+    return tuple(Column(field.name, str(field.type), field.nullable) for field in schema)
