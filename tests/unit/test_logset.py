@@ -254,3 +254,19 @@ def test_entries_put_after_a_commit_are_not_dropped_with_its_epoch(tmp_path: Pat
         commit_epoch(writer, 2, {})
     found = replay_core(home.disk, 0, HOME, base=base)
     assert [entries_of(batch) for _, batch in found.batches()] == [[(b"b", b"2")]]
+
+
+def test_a_commit_that_is_not_synced_does_not_let_the_one_before_it_go(tmp_path: Path) -> None:
+    """A power cut after the drop took the second COMMIT, and the first was gone already."""
+    home = home_at(tmp_path)
+    with open_writer(home.disk) as writer:
+        first = commit_epoch(writer, 1, {b"a": b"1"})
+        writer.rotate()
+        synced = writer.position
+        writer.set_epoch(2)
+        writer.append_commit({})
+        assert drop_segments(home, 1, keep={writer.segment}) == ()
+    with (tmp_path / writer.segment).open("r+b") as file:
+        file.truncate(synced)
+    with open_writer(home.disk) as again:
+        assert again.head == first

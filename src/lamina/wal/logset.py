@@ -117,7 +117,8 @@ def droppable(home: Home, floor: int, *, keep: set[str]) -> tuple[str, ...]:
 
     Never the newest of a core, nor the newest made under its lock: somebody may append there.
     Nor the newest of those that has a header: it says which sequence numbers were used.
-    Nor the one with the newest COMMIT of a core's own log: the next COMMIT names it.
+    Nor the one with the newest COMMIT of a core's own log: the next COMMIT names it, and if that
+    one is not synced yet, it is the one before that a power cut goes back to.
     """
     found: list[str] = []
     for core in cores_of(home.disk):
@@ -127,7 +128,8 @@ def droppable(home: Home, floor: int, *, keep: set[str]) -> tuple[str, ...]:
         ]
         paths = [tail.path for tail in tails]
         begun = shared_segments(tail.path for tail in tails if tail.header is not None)
-        heads = sorted((tail.committed, tail.path) for tail in tails if tail.committed)
+        left = shared_segments(paths)[:-1]
+        heads = sorted((tail.committed, tail.path) for tail in tails if _decides(tail, left))
         in_use = {*paths[-1:], *shared_segments(paths)[-1:], *begun[-1:], *keep}
         in_use |= {path for _, path in heads[-1:]}
         found += [
@@ -138,6 +140,12 @@ def droppable(home: Home, floor: int, *, keep: set[str]) -> tuple[str, ...]:
             and not isinstance(tail.end, Damaged)  # nobody knows what else it holds
         ]
     return tuple(found)
+
+
+def _decides(tail: Tail, left: tuple[str, ...]) -> bool:
+    """Whether its newest COMMIT is durable: segments are synced when they are left."""
+    commit = tail.commit
+    return commit is not None and (tail.path in left or commit.end <= tail.durable)
 
 
 def read_up_to(home: Home, epoch: int) -> Iterator[Record]:
