@@ -28,6 +28,7 @@ from lamina.format.fields import Fields
 
 RUN_VERSION: Final = 1
 MAGIC: Final = b"LAMRUN01"
+END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"  # Arrow's; no checksum covers it
 FOOTER_BYTES_MAX: Final = 64 * 1024 * 1024
 _TAIL = struct.Struct("<QI4s8s")
 TAIL_SIZE: Final = 24

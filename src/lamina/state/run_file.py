@@ -20,7 +20,14 @@ import numpy as np
 import pyarrow as pa
 
 from lamina.errors import RunDamaged, UsageError
-from lamina.format.run_footer import TAIL_SIZE, Block, Footer, decode_footer, footer_size
+from lamina.format.run_footer import (
+    END_OF_STREAM,
+    TAIL_SIZE,
+    Block,
+    Footer,
+    decode_footer,
+    footer_size,
+)
 from lamina.os_errors import typed_errors
 from lamina.state.run import Run, block_of, deletes_of_batch, slots_of_batch
 from lamina.state.schema import StateSchema, floor_of_run, schema_of_run
@@ -107,8 +114,9 @@ def footer_of(data: pa.Buffer, where: str) -> Footer:
     tail = data[max(0, data.size - TAIL_SIZE) :].to_pybytes()
     start = data.size - TAIL_SIZE - footer_size(tail, data.size, where)
     footer = decode_footer(data[start : data.size - TAIL_SIZE].to_pybytes(), tail, where)
-    if footer.blocks and footer.blocks[-1].end > start:
-        raise RunDamaged("the blocks reach into the footer", where=where)
+    end = footer.blocks[-1].end if footer.blocks else footer.schema_size
+    if end + len(END_OF_STREAM) != start or data[end:start].to_pybytes() != END_OF_STREAM:
+        raise RunDamaged("the end of the stream is not where the footer says", where=where)
     return footer
 
 
