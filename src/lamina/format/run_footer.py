@@ -147,7 +147,7 @@ def _read(f: Fields, where: str) -> tuple[Footer, str]:
         schema_size=f.integer("schema_size"),
         schema_crc=f.integer("schema_crc"),
         blocks=tuple(_block(f, each) for each in _lists(f, "blocks", _BLOCK_FIELDS)),
-        vnodes=tuple((each[0], each[1]) for each in _lists(f, "vnodes", 2)),
+        vnodes=tuple(_vnode(f, each) for each in _lists(f, "vnodes", 2)),
         compression=f.text("compression", None),
     )
     return footer, f.text("digest")
@@ -170,6 +170,13 @@ def _block(f: Fields, values: list[int]) -> Block:
     if not all(v is None or type(v) is int for v in times):
         raise f.bad(f"a block has the times {str(times)[:80]}")
     return Block(*values)
+
+
+def _vnode(f: Fields, values: list[int]) -> tuple[int, int]:
+    vnode, rows = values
+    if type(vnode) is not int or type(rows) is not int or not 0 <= vnode < 256 or rows < 1:
+        raise f.bad(f"a vnode has {str(values)[:80]}")
+    return vnode, rows
 
 
 def _check(footer: Footer, where: str) -> None:
