@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from lamina.disk import LocalDisk
+from lamina.disk.base import LogFile
 from lamina.errors import Refused
 from lamina.format.home_names import CoreSegment, segment_path
 from lamina.format.wal import HEADER_SIZE
@@ -239,3 +240,31 @@ def test_open_at_goes_on_in_a_log_of_several_partitions(tmp_path: Path) -> None:
         assert again.segment == writer.segment
         again.set_epoch(2)
         again.append_commit({})
+
+
+class SyncingDisk(LocalDisk):
+    """A folder that notes which files were opened for writing."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.opened: list[str] = []
+
+    def open(self, path: str) -> LogFile:
+        self.opened.append(path)
+        return super().open(path)
+
+
+def test_a_commit_in_a_torn_segment_is_made_durable_before_a_later_one_names_it(
+    tmp_path: Path,
+) -> None:
+    disk = LocalDisk(tmp_path)
+    with open_writer(disk) as writer:
+        commit_epoch(writer, 1, {b"a": b"1"})
+        torn = writer.segment
+    with (tmp_path / torn).open("ab") as file:
+        file.write(b"LREC")  # killed while it wrote the next record
+    watched = SyncingDisk(tmp_path)
+    with open_writer(watched) as writer:
+        assert writer.segment != torn
+        assert writer.head is not None
+    assert watched.opened == [torn]

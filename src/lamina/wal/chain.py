@@ -142,9 +142,12 @@ class SegmentChain:
 
     def _continue(self) -> SegmentWriter | None:
         newest = self._newest_shared()
-        if self._lock is None or newest is None or not self._fits(newest):
+        if self._lock is None or newest is None:
             return None
-        return self._reopen(newest)
+        if self._fits(newest):
+            return self._reopen(newest)
+        self._sync(newest.path)
+        return None
 
     def _open_to_cut(self) -> SegmentWriter | None:
         newest = self._newest_shared()
@@ -178,6 +181,14 @@ class SegmentChain:
             file.close()
             raise
         return segment
+
+    def _sync(self, path: str) -> None:
+        """Later COMMITs will name one in here, which a killed process may not have synced."""
+        file = self._disk.open(path)
+        try:
+            file.sync()
+        finally:
+            file.close()
 
     def _fits(self, end: End) -> bool:
         return isinstance(end.end, Clean) and self._is_ours(end) and end.size < self._segment_bytes
