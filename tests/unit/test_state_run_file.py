@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -148,7 +150,7 @@ def test_blocks_of_another_run_under_this_footer_are_seen() -> None:
     mine, other = file_of(kv(ROWS)), file_of(kv({key: key * 11 for key in ROWS}))
     footer = footer_of(pa.py_buffer(mine), "a.run").encode()
     others = footer_of(pa.py_buffer(other), "a.run").encode()
-    with pytest.raises(RunDamaged, match="block 0 .* checksum"):
+    with pytest.raises(RunDamaged, match=r"block 0 .* checksum"):
         read_all(other[: -len(others)] + footer)
 
 
@@ -225,6 +227,23 @@ def test_a_source_that_fails_leaves_nothing_and_keeps_what_was_there(tmp_path: P
         write_run(path, failing(), KV, epochs=EPOCH)
     assert [each.name for each in path.parent.iterdir()] == ["a.run"]
     assert as_dict(StatePartition(KV, [open_run(path)])) == {1: 1}
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_two_writers_of_one_run_do_not_write_into_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "a.run"
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield kv(ROWS).slice(0, 6)
+        with ThreadPoolExecutor(1) as twin:
+            twin.submit(write_run, path, [kv(ROWS)], KV, epochs=EPOCH).result()
+        assert as_dict(StatePartition(KV, [open_run(path)])) == ROWS
+        (unfinished,) = tmp_path.glob("*.tmp")
+        assert f".{os.getpid()}." in unfinished.name, "forks have the thread numbers of the parent"
+        yield kv(ROWS).slice(6)
+
+    write_run(path, batches(), KV, epochs=EPOCH)
+    assert as_dict(StatePartition(KV, [open_run(path)])) == ROWS
 
 
 @pytest.mark.parametrize("compression", [None, "zstd", "lz4"])

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import pairwise
+from os import getpid
 from pathlib import Path
 from threading import get_ident
 from typing import BinaryIO
@@ -53,14 +54,18 @@ def write_run(
     compression: str | None = None,
 ) -> Footer:
     """Write sorted batches as one run file; it is there whole or not at all."""
-    temporary = path.with_name(f"{path.name}.{get_ident()}.tmp")  # two threads may make one run
+    # Two processes may make one run, and forked ones have threads of the same number.
+    temporary = path.with_name(f"{path.name}.{getpid()}.{get_ident()}.tmp")
     with typed_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            footer = _write(
-                file, batches, schema, epochs=epochs, floor=floor, compression=compression
-            )
-        temporary.replace(path)
+        try:
+            with temporary.open("wb") as file:
+                footer = _write(
+                    file, batches, schema, epochs=epochs, floor=floor, compression=compression
+                )
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
     return footer
 
 
