@@ -93,8 +93,10 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
 def _value(batch: pa.RecordBatch, field: pa.Field, deletes: Mask | None) -> pa.Array:
     if field.name not in batch.schema.names and deletes is not None and deletes.all():
         return pa.nulls(batch.num_rows, field.type)
-    nullable = field.with_nullable(True) if deletes is not None else field
-    column = _column(batch, nullable)
-    if deletes is None or not deletes.any():
-        return column
-    return pc.if_else(pa.array(deletes), pa.scalar(None, field.type), column)
+    column = _column(batch, field.with_nullable(True))
+    if deletes is not None and deletes.any():
+        column = pc.if_else(pa.array(deletes), pa.scalar(None, field.type), column)
+    gone = 0 if deletes is None else int(np.count_nonzero(deletes))
+    if not field.nullable and column.null_count > gone:
+        raise UsageError(f"the column {field.name!r} cannot be null")
+    return column
