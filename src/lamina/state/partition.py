@@ -22,7 +22,7 @@ from lamina.state.changes import check_changes, key_columns, slots_of_keys
 from lamina.state.merge import Merge, check_merges, merge_rows
 from lamina.state.merging import highest, merged
 from lamina.state.run import Run, TimeRange, deletes_of_batch, find, slots_of_batch
-from lamina.state.schema import SYSTEM_COLUMNS, StateSchema
+from lamina.state.schema import SYSTEM_COLUMNS, StateSchema, check_successor
 from lamina.state.tiers import FAN_OUT, RUNS_MAX, plan_merge
 from lamina.state.vnodes import EVERYTHING, Mask, Rows, SlotRange, Slots
 
@@ -79,6 +79,9 @@ class StatePartition:
         """Without *merges* a new value takes the place of the old one."""
         if merges:
             check_merges(merges, schema.value)
+        for run in runs:
+            for part in run.parts or (run,):
+                check_successor(part.schema, schema, part.name)
         self.schema = schema
         self.runs = tuple(runs)
         self.merges = tuple(merges)

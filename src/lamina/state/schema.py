@@ -48,7 +48,7 @@ class StateSchema:
         for field in self.key:
             check_key_type(field.type, field.name)
         for field in self.value:
-            if pa.types.is_dictionary(field.type):
+            if _has_dictionary(field.type):
                 raise UsageError(f"the value column {field.name!r} is dictionary-encoded")
         if self.time is not None:
             self._check_time(self.time)
@@ -138,6 +138,8 @@ def floor_of_run(schema: pa.Schema) -> int | None:
 
 def check_successor(old: StateSchema, new: StateSchema, what: str) -> None:
     """R9: whether state of *old* can be read as *new*; the error names the column."""
+    if old == new:
+        return
     _check_keys(old.key, new.key, what)
     if old.time != new.time:
         raise StateChanged(f"{what}: rows expire by {new.time!r}, and by {old.time!r} in its state")
@@ -174,6 +176,13 @@ def time_values(column: pa.Array) -> Rows:
     integers = column.cast(pa.int32()) if pa.types.is_date32(column.type) else column
     filled = integers.cast(pa.int64()).fill_null(far)
     return np.asarray(filled.to_numpy(zero_copy_only=False), np.int64)
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    """Also in a struct or list: its blocks could not be read one by one."""
+    if pa.types.is_nested(kind):
+        return any(_has_dictionary(kind.field(i).type) for i in range(kind.num_fields))
+    return bool(pa.types.is_dictionary(kind))
 
 
 def _widens(old: pa.DataType, new: pa.DataType) -> bool:
