@@ -92,14 +92,7 @@ class StatePartition:
 
     def get(self, keys: pa.RecordBatch) -> Looked:
         """The values of keys, row by row as they were asked for."""
-        columns = key_columns(self.schema, keys)
-        slots = slots_of_keys(columns)
-        order = np.argsort(slots, kind="stable")
-        sorted_keys = [column.take(pa.array(order)) for column in columns]
-        looked = self._look(slots[order], sorted_keys)
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        return Looked(looked.found[back], looked.values.take(pa.array(back)))
+        return look_up((self,), keys)
 
     def scan(
         self, within: SlotRange = EVERYTHING, times: TimeRange | None = None
@@ -146,7 +139,7 @@ class StatePartition:
         deletes = deletes_of_batch(changed)
         new = self.schema.values_of(changed)
         if old_values or self.merges:
-            old = self._look(slots_of_batch(changed), self.schema.keys_of(changed))
+            old = self.look(slots_of_batch(changed), self.schema.keys_of(changed))
         else:
             old = Looked(np.zeros(changed.num_rows, np.bool_), _nulls(new))
         if self.merges:
@@ -191,7 +184,7 @@ class StatePartition:
 
     # steps
 
-    def _look(self, slots: Slots, keys: Sequence[pa.Array]) -> Looked:
+    def look(self, slots: Slots, keys: Sequence[pa.Array]) -> Looked:
         """Newest run first; a key that was found is not looked for again."""
         asked: list[Rows] = []
         rows: list[pa.RecordBatch] = []
@@ -241,6 +234,27 @@ class StatePartition:
                 f"{late} changes are from before {self.floor}, and everything before that is gone",
                 advice="Late rows are to be left out, and counted, before they get here",
             )
+
+
+def look_up(partitions: Sequence[StatePartition], keys: pa.RecordBatch) -> Looked:
+    """The values of keys, row by row, from whichever of *partitions* owns each."""
+    schema = partitions[0].schema
+    columns = key_columns(schema, keys)
+    slots = slots_of_keys(columns)
+    order = np.argsort(slots, kind="stable")
+    slots, columns = slots[order], [column.take(pa.array(order)) for column in columns]
+    values = []
+    row = np.full(len(order), -1, np.int64)
+    rows = 0
+    for partition in partitions:
+        part = partition.within.slice_of(slots)
+        size = part.stop - part.start
+        looked = partition.look(slots[part], [c.slice(part.start, size) for c in columns])
+        row[order[part]] = np.where(looked.found, np.arange(rows, rows + size), -1)
+        values.append(looked.values)
+        rows += size
+    found = row >= 0
+    return Looked(found, pa.concat_batches(values).take(pa.array(row, mask=~found)))
 
 
 def _without(run: pa.RecordBatch, dropped: Mask) -> pa.RecordBatch:
