@@ -79,6 +79,18 @@ class OperatorState:
             if part.num_rows
         }
 
+    @property
+    def merges(self) -> tuple[Merge, ...]:
+        return self.partitions[0].merges
+
+    def with_schema(self, schema: StateSchema, merges: Sequence[Merge]) -> OperatorState:
+        """The same runs, read with wider columns."""
+        lists = (
+            StatePartition(schema, p.runs, merges=merges, within=p.within, floor=p.floor)
+            for p in self.partitions
+        )
+        return replace(self, schema=schema, partitions=tuple(lists))
+
     def with_partition(self, number: int, partition: StatePartition) -> OperatorState:
         lists = (*self.partitions[:number], partition, *self.partitions[number + 1 :])
         return replace(self, partitions=lists)

@@ -87,16 +87,16 @@ class DriverLog:
         self._check_owner()
 
     def append_run(
-        self, batch: pa.RecordBatch, *, epoch: int, operator: str = OPERATOR
+        self, batch: pa.RecordBatch, *, epoch: int, operator: str = OPERATOR, core: int = 0
     ) -> WalRange:
-        """A RUN in this log itself: with one core, a commit then costs one sync."""
+        """A RUN in this log itself: if one process does all the work, a commit costs one sync."""
         self._whole.check()
         first = self._sequence
         self._sequence += batch.num_rows
         at = self._segment.append(
             Kind.RUN, serialize(batch), epoch=epoch, first_sequence=first, count=batch.num_rows
         )
-        return WalRange(operator, 0, at.segment, at.offset, at.size, at.crc, at.entries)
+        return WalRange(operator, core, at.segment, at.offset, at.size, at.crc, at.entries)
 
     def commit(self, commit: CommitRecord) -> Point:
         """THE decision. When it returns the epoch is acknowledged and its effects may begin."""

@@ -1,0 +1,8 @@
+"""The embedded store: keyed state in a Python program, without Spark."""
+
+from lamina.embedded.opening import open_store as open_state
+from lamina.embedded.snapshot import Snapshot, open_snapshot
+from lamina.embedded.store import EmbeddedStore
+from lamina.embedded.table import Table
+
+__all__ = ["EmbeddedStore", "Snapshot", "Table", "open_snapshot", "open_state"]

@@ -1,0 +1,405 @@
+"""The embedded store: put, get, scan, commit, checkpoint, rewind. The README's library example.
+
+Everything a process has written since the last commit becomes one epoch: one run per table and
+partition in the driver log, then its COMMIT, then one sync. Checkpoints are made beside the epochs.
+One process writes; readers open a checkpoint of their own choice (snapshot.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from lamina.checkpoint import create_savepoint
+from lamina.checkpoint.checkpointer import Checkpointer
+from lamina.checkpoint.savepoints import Savepoint
+from lamina.checkpoint.state import check_keys
+from lamina.embedded.byte_table import BYTE_TABLE, BYTES, Puts
+from lamina.embedded.fetching import fetch_runs, find_checkpoint
+from lamina.embedded.saving import Saved, Saving
+from lamina.embedded.table import Place, Table
+from lamina.errors import Refused, UsageError
+from lamina.format.commit import AdoptRecord, CheckpointRecord, CommitRecord, Point
+from lamina.format.log import Committed
+from lamina.format.manifest_model import CheckpointManifest, ConnectorCheckpoint
+from lamina.ids import CheckpointId
+from lamina.protocol.recovery import point_of
+from lamina.protocol.retention import wal_floor
+from lamina.recovery.manager import Recovered
+from lamina.recovery.operators import EpochRange, FoundState, found_states
+from lamina.recovery.state import RecoveryReport
+from lamina.state.local import RunFolder
+from lamina.state.merge import Merge
+from lamina.state.operator import OperatorState
+from lamina.state.schema import StateSchema, check_successor
+from lamina.wal.driver_log import drop_driver_segments
+
+Offsets: TypeAlias = Mapping[str, Mapping[str, str] | ConnectorCheckpoint]
+
+
+class EmbeddedStore:
+    """Made by `lamina.open`. One process has it at a time; not shared between threads."""
+
+    def __init__(
+        self,
+        checkpointer: Checkpointer,
+        recovered: Recovered,
+        folder: RunFolder,
+        *,
+        partitions: int,
+        retain: int,
+    ) -> None:
+        state = recovered.state
+        self._checkpointer = checkpointer
+        self._recovered = recovered
+        self._driver = recovered.driver
+        self._folder = folder
+        self._partitions = partitions
+        self._retain = retain
+        self.report: RecoveryReport = state.report
+        self._head: Point | None = state.head
+        self._next_epoch = state.next_epoch
+        self._offsets = dict(state.source_offsets)
+        self._watermark = state.watermark
+        self._source_watermarks = dict(state.source_watermarks)
+        self._base: CheckpointManifest | None = state.manifest
+        self._commits = list(state.replayed)  # since the base
+        self._puts = Puts()
+        self._saving: Saving | None = None
+        self._closed = False
+        self._tables: dict[str, Table] = {}
+        self._load(state.files)
+
+    # where it stands
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch that was committed; 0 before the first."""
+        return self._head.epoch if self._head else 0
+
+    @property
+    def offsets(self) -> Mapping[str, ConnectorCheckpoint]:
+        """Where the sources stood at the last commit: go on reading there."""
+        return self._offsets
+
+    @property
+    def watermark(self) -> int | None:
+        return self._watermark
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        return tuple(sorted(self._tables))
+
+    @property
+    def last_checkpoint(self) -> CheckpointId | None:
+        return self._base.checkpoint_id if self._base else None
+
+    # bytes
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Set a key of the table of bytes; it counts with the next commit."""
+        self._collect(key, value)
+
+    def delete(self, key: bytes) -> None:
+        self._collect(key, None)
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key, also one that is not committed yet; None if there is none."""
+        if key in self._puts:
+            return self._puts[key]
+        found = self._bytes().get(pa.record_batch({"key": pa.array([key], pa.binary())}))
+        value: bytes | None = found.values.column(0)[0].as_py()
+        return value
+
+    def scan(self) -> Iterator[tuple[bytes, bytes]]:
+        """Every key and value, in the order of their hashes."""
+        for batch in self._bytes().scan():
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+    # tables
+
+    def table(
+        self,
+        name: str,
+        key: pa.Schema | None = None,
+        value: pa.Schema | None = None,
+        *,
+        merges: Sequence[Merge] = (),
+        time: str | None = None,
+    ) -> Table:
+        """A keyed table; without columns, one that is there with the columns it has.
+
+        Key columns never change. Value columns may become wider, and more (R9).
+        """
+        self._check_open()
+        known = self._tables.get(name)
+        if key is None or value is None:
+            if known is None:
+                raise UsageError(
+                    f"there is no table {name!r} yet", advice="Name its key and value columns"
+                )
+            return known
+        schema = StateSchema(key, value, time)
+        if known is None:
+            state = OperatorState.open(schema, self._partitions, merges=merges)
+            known = self._tables[name] = Table(name, state, self._rebuild)
+        elif known.schema != schema or known.state.merges != tuple(merges):
+            check_keys(name, known.state.keyed(), schema)
+            check_successor(known.schema, schema, name)
+            known.reopen(schema, merges)
+        return known
+
+    # epochs
+
+    def commit(
+        self,
+        offsets: Offsets | None = None,
+        watermark: int | None = None,
+        *,
+        source_watermarks: Mapping[str, int] | None = None,
+    ) -> int:
+        """Make everything written so far, with these offsets, one durable epoch; its number.
+
+        What is not named keeps its offset. When this returns, the epoch survives a power cut.
+        """
+        self._settle_if_done()
+        self._flush()
+        for table in self._tables.values():
+            table.merge(self._folder)
+        epoch = self._next_epoch
+        runs = {name: t.take_runs() for name, t in sorted(self._tables.items()) if t.changed}
+        ranges = {
+            (name, number): self._driver.append_run(batch, epoch=epoch, operator=name, core=number)
+            for name, parts in runs.items()
+            for number, batch in parts.items()
+        }
+        record = CommitRecord(
+            epoch=epoch,
+            generation=self._driver.generation,
+            parent=self._head,
+            follows=self._driver.head,
+            partitions=self._partitions,
+            source_offsets=self._offsets | connectors(offsets or {}, epoch),
+            watermark=self._watermark if watermark is None else watermark,
+            source_watermarks={**self._source_watermarks, **(source_watermarks or {})},
+            ranges=tuple(ranges.values()),
+        )
+        self._decide(record)
+        for name, parts in runs.items():
+            places = {
+                number: Place(
+                    f"{ranges[name, number].segment}:{ranges[name, number].offset}", epoch
+                )
+                for number in parts
+            }
+            self._tables[name].advance(parts, places)
+        return epoch
+
+    def rollback(self) -> None:
+        """Forget what was written since the last commit."""
+        self._check_open()
+        self._puts.clear()
+        for table in self._tables.values():
+            table.forget()
+
+    # checkpoints
+
+    def checkpoint(self, *, wait: bool = True) -> Committed | None:
+        """Save what is committed to the store; only runs that it does not have are uploaded.
+
+        Without *wait* it is made beside further epochs, and None is returned; a failure is raised
+        by the next call that has to do with checkpoints.
+        """
+        self._check_open()
+        self.wait_for_checkpoint()
+        if self._head is None:
+            raise UsageError("nothing is committed yet", advice="Call commit first")
+        if self._base is not None and self._base.epoch == self._head.epoch:
+            return self._checkpointer.find(self._base.checkpoint_id)
+        self._saving = Saving(
+            self._checkpointer,
+            self._commits[-1],
+            {name: table.state for name, table in self._tables.items()},
+            self._folder,
+            parent=self.last_checkpoint,
+        )
+        return self.wait_for_checkpoint() if wait else None
+
+    def wait_for_checkpoint(self) -> Committed | None:
+        """Wait for the checkpoint that is being made, if one is."""
+        if self._saving is None:
+            return None
+        saving, self._saving = self._saving, None
+        saved = saving.wait()
+        self._settle(saved)
+        return saved.checkpoint
+
+    def savepoint(self, name: str) -> Savepoint:
+        """A checkpoint with a name, kept until a person drops it."""
+        made = self.checkpoint()
+        assert made is not None
+        return create_savepoint(self._checkpointer, name, made.id)
+
+    def rewind(self, to: CheckpointId | str | int) -> int:
+        """Go on from a checkpoint, a savepoint's name or the epoch of one; the new epoch.
+
+        It is a new epoch that continues the old one: nothing is erased, and the way back is a
+        rewind, too.
+        """
+        self._check_open()
+        if self._puts or any(table.changed for table in self._tables.values()):
+            raise Refused("there are uncommitted changes", advice="Commit or rollback first")
+        self.wait_for_checkpoint()
+        target = find_checkpoint(self._checkpointer, to)
+        manifest = self._checkpointer.load_manifest(target.id)
+        files = fetch_runs(self._checkpointer, manifest, self._folder.path)
+        found_states(manifest, files, (), None)  # all of it can be read, before anything changes
+        epoch = self._next_epoch
+        self._checkpointer.log.rewind(target.id, epoch=epoch)
+        record = CommitRecord(
+            epoch=epoch,
+            generation=self._driver.generation,
+            parent=point_of(target),
+            follows=self._driver.head,
+            partitions=self._partitions,
+            source_offsets=manifest.source_offsets,
+            table_offsets=manifest.table_offsets,
+            watermark=manifest.watermark,
+            source_watermarks=manifest.source_watermarks,
+        )
+        self._decide(record)
+        self._base, self._commits = manifest, [record]
+        self._load(files)
+        return epoch
+
+    # the end
+
+    def close(self) -> None:
+        """Wait for a checkpoint that is being made, and release the home.
+
+        What is not committed is gone. Closing twice is no error.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._saving is not None:
+                saving, self._saving = self._saving, None
+                self._settle(saving.wait())
+        finally:
+            self._recovered.close()
+
+    def __enter__(self) -> EmbeddedStore:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # steps
+
+    def _decide(self, record: CommitRecord) -> None:
+        """THE decision; what follows from it is in memory only."""
+        self._head = self._driver.commit(record)
+        self._next_epoch = record.epoch + 1
+        self._offsets = dict(record.source_offsets)
+        self._watermark = record.watermark
+        self._source_watermarks = dict(record.source_watermarks)
+        self._commits.append(record)
+
+    def _settle_if_done(self) -> None:
+        self._check_open()
+        if self._saving is not None and self._saving.is_done:
+            self.wait_for_checkpoint()
+
+    def _settle(self, saved: Saved) -> None:
+        """A checkpoint exists: note it, take its files over, drop WAL that nobody needs."""
+        entry = saved.checkpoint.entry
+        self._base = saved.manifest
+        self._commits = [c for c in self._commits if c.epoch > entry.epoch]
+        for name, operator in saved.state.operators.items():
+            self._tables[name].settle(operator)
+        self._driver.note_checkpoint(CheckpointRecord(entry.id, entry.epoch, entry.manifest_sha256))
+        self._driver.rotate(AdoptRecord(self._driver.head, tuple(self._commits)))
+        floor = wal_floor(self._checkpointer.history(), self._retain, ())
+        drop_driver_segments(self._recovered.home, floor)
+        self._folder.keep_only(run for t in self._tables.values() for run in t.state.runs())
+
+    def _load(self, files: Mapping[str, Path]) -> None:
+        """Every table as base and commits have it; one that they do not know is empty."""
+        disk = self._recovered.home.disk
+        found = found_states(self._base, files, self._ranges(), disk)
+        for name in sorted({*found, *self._tables}):
+            state = self._state_of(name, found.get(name, FoundState()))
+            if name in self._tables:
+                self._tables[name].reset(state)
+            else:
+                self._tables[name] = Table(name, state, self._rebuild)
+        self._folder.keep_only(run for t in self._tables.values() for run in t.state.runs())
+
+    def _rebuild(self, name: str) -> OperatorState:
+        """A table's committed state from checkpoint and WAL, without any local file."""
+        self.wait_for_checkpoint()
+        files: Mapping[str, Path] = {}
+        if self._base is not None:
+            files = fetch_runs(self._checkpointer, self._base, self._folder.path, only=name)
+        disk = self._recovered.home.disk
+        found = found_states(self._base, files, self._ranges(), disk, only=name)
+        return self._state_of(name, found.get(name, FoundState()))
+
+    def _state_of(self, name: str, found: FoundState) -> OperatorState:
+        known = self._tables.get(name)
+        schema = known.schema if known else found.schema(name)
+        assert schema is not None, "what is found has a run"
+        return OperatorState.open(
+            schema,
+            self._partitions,
+            merges=known.state.merges if known else (),
+            placed=found.placed,
+            stored=found.stored,
+        )
+
+    def _ranges(self) -> list[EpochRange]:
+        return [
+            EpochRange(place, commit.epoch, commit.partitions)
+            for commit in self._commits
+            for place in commit.ranges
+        ]
+
+    def _collect(self, key: bytes, value: bytes | None) -> None:
+        self._check_open()
+        self._puts.add(key, value)
+        if self._puts.is_full:
+            self._flush()
+
+    def _bytes(self) -> Table:
+        self._flush()
+        return self.table(BYTE_TABLE, BYTES.key, BYTES.value)
+
+    def _flush(self) -> None:
+        """Puts and deletes as one batch of the table of bytes."""
+        self._check_open()
+        if self._puts:
+            self._puts.write_to(self.table(BYTE_TABLE, BYTES.key, BYTES.value))
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("this store is closed")
+
+
+def connectors(offsets: Offsets, epoch: int) -> dict[str, ConnectorCheckpoint]:
+    """Offsets as a COMMIT holds them."""
+    return {
+        name: value
+        if isinstance(value, ConnectorCheckpoint)
+        else ConnectorCheckpoint.with_offsets(epoch, value)
+        for name, value in offsets.items()
+    }

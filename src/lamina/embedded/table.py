@@ -1,0 +1,229 @@
+"""One keyed table of an embedded store: Arrow batches in, Arrow batches out.
+
+What is written is seen at once by this process, and counts with the store's next commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from lamina.checkpoint.state import SavedOperator, settle
+from lamina.errors import Refused, RunDamaged
+from lamina.state.changes import changes
+from lamina.state.local import RunFolder
+from lamina.state.merge import Merge
+from lamina.state.merging import newest_rows
+from lamina.state.operator import OperatorState
+from lamina.state.partition import Applied, Looked, Statistics, look_up
+from lamina.state.run import TimeRange, run_of_batch
+from lamina.state.schema import StateSchema
+from lamina.state.vnodes import EVERYTHING, Mask, SlotRange
+
+T = TypeVar("T")
+Data: TypeAlias = "pa.RecordBatch | pa.Table"
+PENDING_RUNS_MAX = 8
+"""Uncommitted writes of a partition are brought together when there are this many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a commit has put the run of a partition."""
+
+    name: str
+    epoch: int
+
+
+class Table:
+    """Made by `EmbeddedStore.table`. Not shared between threads."""
+
+    def __init__(
+        self, name: str, state: OperatorState, rebuild: Callable[[str], OperatorState]
+    ) -> None:
+        self.name = name
+        self._committed = state
+        self._current = state  # with what is not committed yet
+        self._pending: dict[int, list[pa.RecordBatch]] = {}
+        self._rebuild = rebuild
+
+    @property
+    def schema(self) -> StateSchema:
+        return self._committed.schema
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is something to commit."""
+        return bool(self._pending)
+
+    # writing
+
+    def write(
+        self, data: Data, *, deletes: Mask | None = None, old_values: bool = False
+    ) -> tuple[Applied, ...]:
+        """New values of keys, each key once; merged with the old ones if the table has merges.
+
+        Rows of *deletes* take their key away. With *old_values* the result has the values before
+        and after, row by row, for every partition that was touched.
+        """
+        changed = changes(self.schema, one_batch(data), deletes=deletes)
+        applied = self._guarded(lambda: self._current.apply(changed, old_values=old_values))
+        for number, each in applied.items():
+            self._add(number, each.run)
+        return tuple(applied.values())
+
+    def delete(self, keys: Data) -> None:
+        """Take keys away; one that is not there is no error."""
+        batch = one_batch(keys)
+        self.write(batch, deletes=np.ones(batch.num_rows, np.bool_))
+
+    def expire(self, before: int) -> Iterator[pa.RecordBatch]:
+        """Take everything from before a time away; the rows that go. In the column's own unit."""
+        gone = []
+        runs = {}
+        for number, partition in enumerate(self._current.partitions):
+            rows, runs[number] = partition.expire(before)
+            gone.append(rows)
+        for number, run in runs.items():
+            self._add(number, run)
+        return (batch for rows in gone for batch in rows)
+
+    # reading
+
+    def get(self, keys: Data) -> Looked:
+        """The values of keys, row by row; `found` says which are there."""
+        batch = one_batch(keys)
+        return self._guarded(lambda: look_up(self._current.partitions, batch))
+
+    def scan(
+        self,
+        vnodes: SlotRange = EVERYTHING,
+        *,
+        since: int | None = None,
+        before: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Every row, as key and value columns, block by block; by time if the table has one."""
+        bounded = since is not None or before is not None
+        times = TimeRange(since, before) if bounded else None
+        state = self._current
+        try:
+            for partition in state.partitions:
+                yield from partition.scan(vnodes, times)
+        except RunDamaged as error:
+            self._replace(self._rebuild(self.name))
+            raise RunDamaged(
+                error.message,
+                where=error.where,
+                advice="It has been made again from checkpoint and WAL: read once more",
+            ) from error
+
+    def to_table(self) -> pa.Table:
+        """All of it, in memory."""
+        return pa.Table.from_batches(list(self.scan()), self.schema.row)
+
+    def statistics(self, *, count: bool = False) -> Statistics:
+        """Over all partitions; with *count* also how many keys there are."""
+        each = self._guarded(lambda: [p.statistics(count=count) for p in self._current.partitions])
+        return Statistics(
+            rows=sum(s.rows for s in each),
+            bytes=sum(s.bytes for s in each),
+            runs=sum(s.runs for s in each),
+            read_amplification=max((s.read_amplification for s in each), default=0.0),
+            live=sum(s.live or 0 for s in each) if count else None,
+        )
+
+    # what the store does with it
+
+    @property
+    def state(self) -> OperatorState:
+        """What is committed."""
+        return self._committed
+
+    def take_runs(self) -> dict[int, pa.RecordBatch]:
+        """What the next commit consists of: one run for each partition that has changed."""
+        return {number: self._joined(runs) for number, runs in sorted(self._pending.items())}
+
+    def advance(self, runs: Mapping[int, pa.RecordBatch], places: Mapping[int, Place]) -> None:
+        """The runs have been committed, at these places in the WAL."""
+        state = self._committed
+        for number, batch in runs.items():
+            place = places[number]
+            run = run_of_batch(
+                batch, name=place.name, first_epoch=place.epoch, last_epoch=place.epoch
+            )
+            state = state.with_partition(number, state.partitions[number].with_run(run))
+        self._pending = {}
+        self._committed = self._current = state
+
+    def forget(self) -> None:
+        """What was not committed never was."""
+        self._pending = {}
+        self._current = self._committed
+
+    def merge(self, folder: RunFolder) -> None:
+        """Fewer runs, where that is due."""
+        merged = self._guarded(lambda: self._committed.merged(folder))
+        if merged is not self._committed:
+            self._replace(merged)
+
+    def settle(self, saved: SavedOperator) -> None:
+        """A checkpoint exists: its files take the place of the WAL runs they were made of."""
+        self._replace(settle(self._committed, saved))
+
+    def reopen(self, schema: StateSchema, merges: Sequence[Merge]) -> None:
+        """The same rows with wider columns, or other merges."""
+        if self.changed:
+            raise Refused(f"the table {self.name!r} has uncommitted changes: commit them first")
+        self.reset(self._committed.with_schema(schema, merges))
+
+    def reset(self, state: OperatorState) -> None:
+        """Another state altogether: a rewind."""
+        self._pending = {}
+        self._committed = self._current = state
+
+    # steps
+
+    def _add(self, number: int, run: pa.RecordBatch) -> None:
+        if not run.num_rows and run.schema.metadata == self.schema.run.metadata:
+            return
+        waiting = [*self._pending.get(number, []), run]
+        if len(waiting) > PENDING_RUNS_MAX:
+            waiting = [self._joined(waiting)]
+        self._pending[number] = waiting
+        self._current = self._with_pending(number)
+
+    def _with_pending(self, number: int) -> OperatorState:
+        partition = self._committed.partitions[number]
+        for run in self._pending.get(number, []):
+            partition = partition.with_run(run_of_batch(run, name="not committed"))
+        return self._current.with_partition(number, partition)
+
+    def _joined(self, runs: list[pa.RecordBatch]) -> pa.RecordBatch:
+        """Several uncommitted runs as one; the newest floor, which is the highest, stays."""
+        floors = [run.schema.metadata for run in runs if run.schema != self.schema.run]
+        joined = newest_rows(list(reversed(runs)), self.schema) if len(runs) > 1 else runs[0]
+        return joined.replace_schema_metadata(floors[-1] if floors else self.schema.run.metadata)
+
+    def _replace(self, state: OperatorState) -> None:
+        self._committed = self._current = state
+        for number in self._pending:
+            self._current = self._with_pending(number)
+
+    def _guarded(self, work: Callable[[], T]) -> T:
+        """A local file that is damaged is made again, once."""
+        try:
+            return work()
+        except RunDamaged:
+            self._replace(self._rebuild(self.name))
+            return work()
+
+
+def one_batch(data: Data) -> pa.RecordBatch:
+    """A table's rows as one batch."""
+    if isinstance(data, pa.RecordBatch):
+        return data
+    chunks = data.combine_chunks().to_batches()
+    return chunks[0] if chunks else pa.RecordBatch.from_pylist([], data.schema)

@@ -1,0 +1,104 @@
+"""Keyed state from what a recovery found: the runs of a checkpoint, then those of the WAL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from lamina.checkpoint.state import restore
+from lamina.disk.base import Disk
+from lamina.errors import Corrupt
+from lamina.format.commit import WalRange
+from lamina.format.manifest_model import CheckpointManifest
+from lamina.format.manifest_model import Run as Entry
+from lamina.state.layers import PlacedRun
+from lamina.state.run import Run, run_of_batch
+from lamina.state.run_file import open_run, read_run
+from lamina.state.schema import StateSchema, check_successor
+from lamina.state.vnodes import SlotRange
+from lamina.wal.reader import SegmentReader
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRange:
+    """A run in the WAL: where it lies, of which epoch, and P at that time (R13)."""
+
+    place: WalRange
+    epoch: int
+    partitions: int
+
+
+@dataclass(slots=True)
+class FoundState:
+    """The runs of one operator, oldest first, and the store's entries of those it has."""
+
+    placed: list[PlacedRun] = field(default_factory=list)
+    stored: dict[str, Entry] = field(default_factory=dict)
+
+    def schema(self, operator: str) -> StateSchema | None:
+        """The columns of the newest run; older ones can be read with them. None without a run."""
+        runs = sorted((each.run for each in self.placed), key=lambda run: run.last_epoch)
+        for run in runs[:-1]:
+            if run.schema != runs[-1].schema:
+                check_successor(run.schema, runs[-1].schema, operator)
+        return runs[-1].schema if runs else None
+
+
+def found_states(
+    manifest: CheckpointManifest | None,
+    files: Mapping[str, Path],
+    ranges: Iterable[EpochRange],
+    disk: Disk | None,
+    *,
+    only: str | None = None,
+) -> dict[str, FoundState]:
+    """Every operator's runs, or those of one; nothing is read yet but footers and schemas."""
+    found: dict[str, FoundState] = {}
+    if manifest is not None:
+        for name, operator in manifest.operators.items():
+            if operator.keyed is not None and only in (None, name):
+                placed, stored = restore(operator, _opener(files))
+                found[name] = FoundState(placed, stored)
+    for each in ranges:
+        if only not in (None, each.place.operator):
+            continue
+        assert disk is not None
+        state = found.setdefault(each.place.operator, FoundState())
+        within = SlotRange.of_partition(each.place.core, each.partitions)
+        state.placed.append(PlacedRun(wal_run(disk, each), within))
+    return found
+
+
+def wal_run(disk: Disk, each: EpochRange) -> Run:
+    """A committed run, mapped where it lies in the WAL, proven by its checksum."""
+    place = each.place
+    reader = SegmentReader(disk, place.segment)
+    batch = reader.at(place.offset, place.size, place.crc, mapped=True).batch()
+    name = f"{place.segment}:{place.offset}"
+    return run_of_batch(batch, name=name, first_epoch=each.epoch, last_epoch=each.epoch)
+
+
+def _opener(files: Mapping[str, Path]) -> Callable[[Entry], Run]:
+    opened: dict[str, Run] = {}
+
+    def open_entry(entry: Entry) -> Run:
+        name = entry.path or f"inline {entry.sha256}"
+        if name not in opened:
+            inline = entry.decode_inline()
+            if inline is None:
+                opened[name] = open_run(files[name])
+            else:
+                opened[name] = read_run(pa.py_buffer(inline), name)
+        run = opened[name]
+        if (run.first_epoch, run.last_epoch) != (entry.first_epoch, entry.last_epoch):
+            raise Corrupt(
+                f"a run of epochs {run.first_epoch} to {run.last_epoch}, and the manifest says "
+                f"{entry.first_epoch} to {entry.last_epoch}",
+                where=name,
+            )
+        return run
+
+    return open_entry
