@@ -1,0 +1,198 @@
+"""Run files as they were first written: read for ever, with these rows (FORMAT.md section 8).
+
+Arrow's own bytes may change with its version, so a run that is written today is compared in what
+is ours: the footer, without the offsets and checksums of Arrow's messages.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lamina.format.run_footer import Footer
+from lamina.state.changes import changes
+from lamina.state.partition import StatePartition
+from lamina.state.run_file import Epochs, check_run, footer_of, open_run, run_bytes
+from lamina.state.schema import StateSchema
+
+HERE = Path(__file__).parent / "state"
+NOON = dt.datetime(2026, 1, 2, 12, tzinfo=dt.UTC)
+
+
+@dataclass(frozen=True)
+class Golden:
+    """A file, and what has to be in it."""
+
+    name: str
+    schema: StateSchema
+    rows: tuple[tuple[Any, ...], ...]  # slot, operation, key and value columns, as in the file
+    digest: str
+    epochs: Epochs
+    floor: int | None = None
+
+    @property
+    def path(self) -> Path:
+        return HERE / f"{self.name}.run"
+
+    def written(self) -> bytes:
+        """The same rows, hashed, sorted and written today; they arrive in another order."""
+        backwards = self.rows[::-1]
+        names = self.schema.row.names
+        given = [dict(zip(names, row[2:], strict=True)) for row in backwards]
+        batch = changes(
+            self.schema,
+            pa.RecordBatch.from_pylist(given, pa.schema(list(self.schema.row))),
+            deletes=np.array([row[1] == 1 for row in backwards], np.bool_),
+        )
+        return run_bytes([batch], self.schema, epochs=self.epochs, floor=self.floor)
+
+
+KEYS = Golden(
+    name="run-keys",
+    schema=StateSchema(
+        pa.schema(
+            [
+                ("id", pa.int64()),
+                ("name", pa.string()),
+                ("ratio", pa.float64()),
+                ("price", pa.decimal128(12, 2)),
+                ("at", pa.timestamp("us", "UTC")),
+                ("pair", pa.struct([("a", pa.int32()), ("b", pa.string())])),
+                ("tags", pa.list_(pa.string())),
+            ]
+        ),
+        pa.schema([("total", pa.int64()), ("best", pa.float32())]),
+    ),
+    rows=(
+        (0x5400000000000000, 0, None, None, None, None, None, None, None, None, math.inf),
+        (
+            0x803501FFD301836C,
+            0,
+            1,
+            "one",
+            0.0,
+            Decimal("1.50"),
+            NOON,
+            {"a": 1, "b": "x"},
+            ["p", None],
+            10,
+            0.5,
+        ),
+        (
+            0x89F7C4EC059BC7FF,
+            0,
+            2**63 - 1,
+            "é\U0001f600",
+            -2.5,
+            Decimal("9999999999.99"),
+            NOON,
+            None,
+            ["q"],
+            0,
+            1.0,
+        ),
+        (
+            0xBFA92AD16E63A7BC,
+            0,
+            -1,
+            "",
+            math.nan,
+            Decimal("-0.01"),
+            NOON,
+            {"a": None, "b": None},
+            [],
+            -10,
+            None,
+        ),
+    ),
+    digest="ae6cd44fd507d2de9e797cacddc2f48a163b18792b450c7e7f515a671356eea4",
+    epochs=Epochs(1, 1),
+)
+WINDOWS = Golden(
+    name="run-windows",
+    schema=StateSchema(
+        pa.schema([("user", pa.string()), ("start", pa.timestamp("us", "UTC"))]),
+        pa.schema([("n", pa.int64())]),
+        "start",
+    ),
+    rows=(
+        (0x36337EE27C4966D5, 0, "ann", NOON, 3),
+        (0x3A796384FFF93362, 0, "bob", NOON - dt.timedelta(hours=1), 5),
+        (0x72EEB002A7B6ABAB, 1, "bob", NOON, None),
+        (0xB3306208C52D5DBC, 0, "eve", None, 7),
+    ),
+    digest="a92bdf82c1627eaec64dfc5f87a571c7d07db7faa33490ca628354f6a2531429",
+    epochs=Epochs(3, 9),
+    floor=1_767_353_400_000_000,  # half an hour before noon
+)
+EMPTY = Golden(
+    name="run-empty",
+    schema=StateSchema(pa.schema([("k", pa.int32())]), pa.schema([("t", pa.int64())]), "t"),
+    rows=(),
+    digest="98dca3a38c3b53fe69186273007d117477b23ae9870978c8199a18bd95070066",
+    epochs=Epochs(4, 4),
+    floor=-5,
+)
+ALL = pytest.mark.parametrize("golden", [KEYS, WINDOWS, EMPTY], ids=lambda golden: golden.name)
+
+
+def shown(value: Any) -> Any:
+    """NaN is not equal to itself, and here it has to be."""
+    return "nan" if isinstance(value, float) and math.isnan(value) else value
+
+
+def ours(footer: Footer) -> Footer:
+    """A footer without what depends on the version of Arrow."""
+    blocks = tuple(replace(block, offset=0, size=0, crc=0) for block in footer.blocks)
+    return replace(footer, blocks=blocks, schema_size=0, schema_crc=0)
+
+
+@ALL
+def test_old_runs_have_the_rows_they_had(golden: Golden) -> None:
+    run = open_run(golden.path)
+    check_run(run)
+    assert run.schema == golden.schema
+    assert (run.floor, Epochs(run.first_epoch, run.last_epoch)) == (golden.floor, golden.epochs)
+    batches = [run.load(index) for index in range(len(run.blocks))]
+    rows = [row for batch in batches for row in zip(*batch.to_pydict().values(), strict=True)]
+    assert [tuple(map(shown, row)) for row in rows] == [
+        tuple(map(shown, row)) for row in golden.rows
+    ]
+
+
+@ALL
+def test_old_footers_are_the_bytes_that_are_written_for_them(golden: Golden) -> None:
+    data = golden.path.read_bytes()
+    footer = footer_of(pa.py_buffer(data), golden.name)
+    assert footer.digest == golden.digest
+    assert data.endswith(footer.encode())
+
+
+@ALL
+def test_the_same_rows_are_written_in_the_same_order_to_the_same_slots(golden: Golden) -> None:
+    old = footer_of(pa.py_buffer(golden.path.read_bytes()), golden.name)
+    new = footer_of(pa.py_buffer(golden.written()), golden.name)
+    assert ours(new).encode() == ours(old).encode()
+
+
+def test_old_keys_are_found_by_todays_hashes() -> None:
+    state = StatePartition(KEYS.schema, [open_run(KEYS.path)])
+    names = KEYS.schema.key.names
+    asked = [dict(zip(names, row[2:], strict=False)) for row in KEYS.rows]
+    looked = state.get(pa.RecordBatch.from_pylist(asked, pa.schema(list(KEYS.schema.key))))
+    assert looked.found.all()
+    assert looked.values.column("total").to_pylist() == [row[-2] for row in KEYS.rows]
+
+
+def test_an_old_floor_and_an_old_delete_still_hide() -> None:
+    state = StatePartition(WINDOWS.schema, [open_run(WINDOWS.path)])
+    rows = [row for batch in state.scan() for row in batch.to_pylist()]
+    assert {row["user"]: row["n"] for row in rows} == {"ann": 3, "eve": 7}
