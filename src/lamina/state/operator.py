@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 import pyarrow as pa
 
@@ -48,12 +49,15 @@ class OperatorState:
         stored: Mapping[str, Entry] | None = None,
     ) -> OperatorState:
         """The state that *placed* runs are, oldest first, as that of P partitions."""
-        listed = list(placed)
-        ranges = ranges_of(partitions)
-        lists = (
-            StatePartition(schema, stack(listed, within), merges=merges, within=within)
-            for within in ranges
-        )
+        by_range: dict[SlotRange, list[tuple[int, PlacedRun]]] = {}
+        for number, each in enumerate(placed):
+            by_range.setdefault(each.within, []).append((number, each))
+        lists = []
+        for within in ranges_of(partitions):
+            mine = [item for part, runs in by_range.items() if part.meets(within) for item in runs]
+            mine.sort(key=itemgetter(0))  # as they came: oldest first
+            runs = stack((each for _, each in mine), within)
+            lists.append(StatePartition(schema, runs, merges=merges, within=within))
         return cls(schema, tuple(lists), stored or {})
 
     @property
