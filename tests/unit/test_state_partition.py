@@ -115,6 +115,10 @@ def test_changes_of_another_partition_are_refused() -> None:
     with pytest.raises(UsageError, match="another partition"):
         state.apply(kv({1: 1}, slots=[within.last + 1]))
     assert state.apply(kv({1: 1}, slots=[within.last])).rows == 1
+    upper = SlotRange.of_partition(1, 2)
+    with pytest.raises(UsageError, match="another partition"):
+        StatePartition(KV, within=upper).apply(kv({1: 1}, slots=[upper.first - 1]))
+    assert StatePartition(KV, within=upper).apply(kv({1: 1}, slots=[upper.first])).rows == 1
 
 
 def test_changes_out_of_order_are_refused() -> None:
@@ -152,6 +156,14 @@ def test_a_delete_of_what_is_not_there_is_not_written() -> None:
     state = state.with_run(run_of_batch(done.run))
     assert state.apply(kv({1: None})).rows == 0, "it is gone already"
     assert state.apply(kv({1: None}), old_values=False).rows == 1, "nobody looked"
+
+
+def test_a_delete_leaves_no_values_behind() -> None:
+    """A count of nothing was 0, also in the row that says that the key is gone."""
+    state = apply_all(StatePartition(KV, merges=COUNT), kv({1: 5, 2: 6}))
+    done = state.apply(kv({1: None, 3: None}))
+    assert done.new.values.column("v").to_pylist() == [None, None]
+    assert [(row["k"], row["_op"], row["v"]) for row in done.run.to_pylist()] == [(1, 1, None)]
 
 
 def test_a_merge_after_a_delete_starts_anew() -> None:
@@ -208,6 +220,21 @@ def test_rows_go_once_and_stay_away(tmp_path: Path) -> None:
         assert [row["k"] for row in scanned(state.scan())] == [4]
         assert state.floor == 31
     assert state.runs[0].rows == 1
+    assert state.runs[0].floor == 31
+    assert StatePartition(TIMED, state.runs).floor == 31, "also for who has only the files"
+
+
+def test_a_floor_does_not_fall_in_a_run_either() -> None:
+    _, state = expired(StatePartition(TIMED), 20)
+    _, run = state.expire(5)
+    assert run_of_batch(run).floor == 20
+
+
+def test_an_old_time_of_a_key_is_not_taken_for_its_time() -> None:
+    """Its newest row may lie in a block without the wanted times."""
+    state = apply_all(StatePartition(TIMED), timed((1, 5)), timed((1, 25)))
+    assert scanned(state.scan(times=TimeRange(0, 10))) == []
+    assert expired(state, 10)[0] == []
 
 
 def test_an_expired_value_does_not_bring_back_the_one_below(tmp_path: Path) -> None:

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lamina.errors import StateChanged, UsageError
 from lamina.state.hashing import spark_xxhash64, vnodes_of
 from lamina.state.keys import normalise
 from lamina.state.run import slots_of_batch, sort_order
-from lamina.state.schema import DELETE, PUT, StateSchema
+from lamina.state.schema import DELETE, PUT, StateSchema, null_where
 from lamina.state.vnodes import Mask, SlotRange, Slots, slots_of
 
 
@@ -95,7 +94,7 @@ def _value(batch: pa.RecordBatch, field: pa.Field, deletes: Mask | None) -> pa.A
         return pa.nulls(batch.num_rows, field.type)
     column = _column(batch, field.with_nullable(True))
     if deletes is not None and deletes.any():
-        column = pc.if_else(pa.array(deletes), pa.scalar(None, field.type), column)
+        (column,) = null_where([column], deletes)
     gone = 0 if deletes is None else int(np.count_nonzero(deletes))
     if not field.nullable and column.null_count > gone:
         raise UsageError(f"the column {field.name!r} cannot be null")

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lamina.state.keys import canonical, equal
 from lamina.state.run import Run, TimeRange, deletes_of_batch, slots_of_batch
 from lamina.state.run_file import BLOCK_BYTES, BLOCK_ROWS
-from lamina.state.schema import DELETE, OP, SLOT, SYSTEM_COLUMNS, StateSchema
+from lamina.state.schema import DELETE, OP, SLOT, SYSTEM_COLUMNS, StateSchema, null_where
 from lamina.state.vnodes import EVERYTHING, Mask, Rows, SlotRange, Slots
 
 
@@ -127,11 +126,7 @@ def _expired(batch: pa.RecordBatch, schema: StateSchema, floor: int | None) -> p
     if not gone.any():
         return batch
     operations = np.where(gone, np.uint8(DELETE), batch.column(OP).to_numpy())
-    first_value, mask = SYSTEM_COLUMNS + len(schema.key), pa.array(gone)
-    values = [
-        pc.if_else(mask, pa.scalar(None, column.type), column)
-        for column in batch.columns[first_value:]
-    ]
+    values = null_where(batch.columns[SYSTEM_COLUMNS + len(schema.key) :], gone)
     columns = [batch.column(SLOT), pa.array(operations), *schema.keys_of(batch), *values]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 

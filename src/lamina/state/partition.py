@@ -22,7 +22,7 @@ from lamina.state.changes import check_changes, key_columns, slots_of_keys
 from lamina.state.merge import Merge, check_merges, merge_rows
 from lamina.state.merging import highest, merged
 from lamina.state.run import Run, TimeRange, deletes_of_batch, find, slots_of_batch
-from lamina.state.schema import SYSTEM_COLUMNS, StateSchema, check_successor
+from lamina.state.schema import SYSTEM_COLUMNS, StateSchema, check_successor, null_where
 from lamina.state.tiers import FAN_OUT, RUNS_MAX, plan_merge
 from lamina.state.vnodes import EVERYTHING, Mask, Rows, SlotRange, Slots
 
@@ -144,6 +144,9 @@ class StatePartition:
             old = Looked(np.zeros(changed.num_rows, np.bool_), _nulls(new))
         if self.merges:
             new = merge_rows(self.merges, old.values, new, old.found & ~deletes)
+            if deletes.any():  # a count of nothing is 0, but here nothing is to be left
+                emptied = null_where(new.columns, deletes)
+                new = pa.RecordBatch.from_arrays(emptied, schema=new.schema)
         run = self._run(changed, new)
         if old_values or self.merges:
             run = _without(run, deletes & ~old.found)  # a delete of what is not there

@@ -19,10 +19,11 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lamina.errors import Corrupt, StateChanged, UsageError
 from lamina.state.hashing import check_key_type
-from lamina.state.vnodes import Rows
+from lamina.state.vnodes import Mask, Rows
 
 SLOT, OP = "_slot", "_op"
 PUT, DELETE = 0, 1
@@ -176,6 +177,12 @@ def time_values(column: pa.Array) -> Rows:
     integers = column.cast(pa.int32()) if pa.types.is_date32(column.type) else column
     filled = integers.cast(pa.int64()).fill_null(far)
     return np.asarray(filled.to_numpy(zero_copy_only=False), np.int64)
+
+
+def null_where(columns: Sequence[pa.Array], mask: Mask) -> list[pa.Array]:
+    """The columns with nulls where the mask is true: values of keys that are gone."""
+    chosen = pa.array(mask)
+    return [pc.if_else(chosen, pa.scalar(None, column.type), column) for column in columns]
 
 
 def _has_dictionary(kind: pa.DataType) -> bool:
