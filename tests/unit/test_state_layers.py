@@ -53,6 +53,8 @@ def test_a_slice_does_not_touch_blocks_outside_it(
         (40, 44),
     ]
     assert [row["k"] for row in scanned(part.slices(KV))] == list(range(25, 45))
+    edges = restricted(open_run(tmp_path / "a"), SlotRange(29, 40))
+    assert [row["k"] for row in scanned(edges.slices(KV))] == list(range(29, 41))
 
 
 def test_runs_side_by_side_are_one_layer_in_the_order_of_slots() -> None:

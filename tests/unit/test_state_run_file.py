@@ -205,6 +205,7 @@ def test_a_footer_that_lies_about_slots_is_found_by_a_check() -> None:
 # writing
 
 
+@pytest.mark.usefixtures("small_blocks")
 def test_rows_out_of_order_are_not_written(tmp_path: Path) -> None:
     batch = kv(ROWS)
     path = tmp_path / "a.run"
