@@ -82,6 +82,19 @@ def test_a_newer_run_of_a_part_is_above_the_older_whole() -> None:
     assert as_dict(StatePartition(KV, stack(placed, HIGH), within=HIGH)) == {2: 20}
 
 
+def test_rows_of_a_run_outside_its_part_do_not_count(tmp_path: Path) -> None:
+    """One file, of which another took the upper half over: its rows there are old."""
+    whole = run_of_batch(kv({1: 1, 2: 2, 3: 3}, slots=[10, 60, 70]))
+    upper = run_of_batch(kv({2: 20}, slots=[60]))
+    layers = stack([PlacedRun(whole, LOW), PlacedRun(upper, HIGH)], EVERYTHING)
+    state = StatePartition(KV, layers)
+    assert len(layers) == 1
+    assert as_dict(state) == {1: 1, 2: 20}
+    assert as_dict(state.merge(range(1), in_files(tmp_path, KV))) == {1: 1, 2: 20}
+    done = state.apply(kv({2: 5, 3: 5}, slots=[60, 70]))
+    assert done.old.values.column("v").to_pylist() == [20, None]
+
+
 def test_runs_of_empty_partitions_make_an_empty_layer(tmp_path: Path) -> None:
     empty = kv({}).slice(0, 0)
     placed = [PlacedRun(run_of_batch(empty), LOW), PlacedRun(run_of_batch(empty), HIGH)]
