@@ -1,0 +1,27 @@
+"""Looking at keyed state: any checkpoint or epoch as rows, and what differs between two.
+
+archive   a store, with or without its home, opened to look; claims nothing and changes nothing
+places    which folder is the store, and which the home
+reach     which checkpoint and which COMMITs make up a state
+files     run files, fetched once and proven
+view      the state of every operator at one point
+where     rows by their keys
+diff      what differs between two views: windows walks them, compare tells rows apart
+"""
+
+from lamina.inspect.archive import Archive, open_archive, open_view
+from lamina.inspect.diff import Counts, OperatorDiff, diff
+from lamina.inspect.view import OperatorInfo, View
+from lamina.inspect.where import parse_key
+
+__all__ = [
+    "Archive",
+    "Counts",
+    "OperatorDiff",
+    "OperatorInfo",
+    "View",
+    "diff",
+    "open_archive",
+    "open_view",
+    "parse_key",
+]

@@ -1,0 +1,78 @@
+"""A store, with or without its home, opened to look. Nothing is claimed, nothing is changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+
+from lamina.checkpoint.checkpointer import Checkpointer
+from lamina.errors import Corrupt, LaminaError, NotFound
+from lamina.inspect.files import RunFiles
+from lamina.inspect.places import locate
+from lamina.inspect.reach import At, reach
+from lamina.inspect.view import View, look
+from lamina.store import open_store
+
+LOOKS_MAX = 10
+
+
+class Archive:
+    """Views of one store; what several of them need is fetched once."""
+
+    def __init__(self, checkpointer: Checkpointer, home: Path | None = None) -> None:
+        self.checkpointer = checkpointer
+        self.home = home
+        self._files = RunFiles(checkpointer)
+
+    def view(self, at: At = None) -> View:
+        """The keyed state at a checkpoint (id, savepoint, epoch, `latest`) or, with a home, epoch.
+
+        A pipeline that runs meanwhile may drop what was just looked up: then it is looked again.
+        """
+        for _ in range(LOOKS_MAX):
+            before = self.checkpointer.history()
+            try:
+                return look(self.checkpointer, reach(self.checkpointer, at, self.home), self._files)
+            except (Corrupt, NotFound) as error:
+                failure: LaminaError = error
+                if self.checkpointer.history() == before:
+                    break
+        raise failure
+
+    def close(self) -> None:
+        """Remove the files that were fetched; views are of no use afterwards."""
+        self._files.close()
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def open_archive(store: str | Path | Checkpointer, *, home: str | Path | None = None) -> Archive:
+    """Open a store by folder, URL or checkpointer; or the folder that `lamina.open` was given."""
+    if isinstance(store, Checkpointer):
+        return Archive(store, Path(home) if home is not None else None)
+    places = locate(store, home)
+    checkpointer = Checkpointer(open_store(places.store, writable=False), vnode_count=None)
+    return Archive(checkpointer, places.home)
+
+
+def open_view(
+    store: str | Path | Checkpointer, at: At = None, *, home: str | Path | None = None
+) -> View:
+    """The whole keyed state at one point, by default the newest checkpoint; close it when done."""
+    archive = open_archive(store, home=home)
+    try:
+        view = archive.view(at)
+    except BaseException:
+        archive.close()
+        raise
+    view.owner = archive
+    return view

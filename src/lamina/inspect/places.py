@@ -1,0 +1,42 @@
+"""Which folder is the store, and which the home: a folder of `lamina.open` holds both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from lamina.embedded.opening import HOME, STORE
+from lamina.os_errors import typed_errors
+
+LOG = "log"
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The address of the checkpoints, and the folder of the log if one is known."""
+
+    store: str
+    home: Path | None
+
+
+def locate(address: str | Path, home: str | Path | None = None) -> Places:
+    """Take the folder of checkpoints, or the one that `lamina.open` was given."""
+    text = str(address)
+    given = Path(home) if home is not None else None
+    folder = _local(text)
+    if folder is None:
+        return Places(text, given)
+    with typed_errors(folder):
+        if (folder / LOG).exists() or not (folder / STORE / LOG).exists():
+            return Places(text, given)
+        beside = folder / HOME
+        return Places(str(folder / STORE), given or (beside if beside.is_dir() else None))
+
+
+def _local(text: str) -> Path | None:
+    """The folder that an address stands for; None if it is in an object store."""
+    if "://" not in text:
+        return Path(text)
+    parts = urlsplit(text)
+    return Path(unquote(parts.path)) if parts.scheme == "file" and not parts.netloc else None

@@ -1,0 +1,141 @@
+"""Which checkpoint and which COMMITs make up the state that a person asks for.
+
+A checkpoint by itself, if one is meant. Otherwise an epoch: the newest checkpoint at or below it on
+its own line of parents, then the COMMITs above that one, as long as the log still has them. Nothing
+is claimed: it may be looked at beside a running pipeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lamina.checkpoint.checkpointer import Checkpointer
+from lamina.disk import LocalDisk
+from lamina.disk.base import Disk
+from lamina.embedded.fetching import find_checkpoint
+from lamina.errors import NotFound
+from lamina.format.commit import CommitRecord
+from lamina.format.log import Committed
+from lamina.ids import CheckpointId
+from lamina.protocol.driver import Commit, by_digest, line, publish_line
+from lamina.protocol.history import History
+from lamina.protocol.recovery import point_of
+from lamina.recovery.manager import RecoveryManager
+from lamina.recovery.scan import Scan
+
+LATEST, HEAD = "latest", "head"
+At = CheckpointId | str | int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A state as its parts: a checkpoint, then COMMITs of a log, oldest first."""
+
+    epoch: int
+    checkpoint: Committed | None
+    commits: tuple[CommitRecord, ...] = ()
+    disk: Disk | None = None  # where the runs of the commits are
+
+
+def reach(checkpointer: Checkpointer, at: At, home: Path | None) -> Reached:
+    """A checkpoint by id, savepoint, epoch or `latest`; with a home any epoch of it, or `head`."""
+    history = checkpointer.history()
+    if at not in history.pins:
+        if at is None or at == LATEST:
+            return _whole(_newest(checkpointer, history))
+        if at == HEAD:
+            return _reach_epoch(checkpointer, None, _needed(home, "the last acknowledged epoch"))
+    try:
+        return _whole(find_checkpoint(checkpointer, at if at is not None else LATEST))
+    except NotFound:
+        epoch = _epoch(at)
+        if epoch is None:
+            raise
+    return _reach_epoch(checkpointer, epoch, _needed(home, f"epoch {epoch}"))
+
+
+def _whole(checkpoint: Committed) -> Reached:
+    return Reached(checkpoint.epoch, checkpoint)
+
+
+def _newest(checkpointer: Checkpointer, history: History) -> Committed:
+    if history.newest is None:
+        raise NotFound(
+            "there is no checkpoint yet",
+            where=checkpointer.store.url,
+            advice="What is only committed is in the log: ask for `head`, and name the home",
+        )
+    return history.newest
+
+
+def _epoch(at: At) -> int | None:
+    if isinstance(at, int):
+        return at
+    return int(at) if isinstance(at, str) and at.isascii() and at.isdigit() else None
+
+
+def _needed(home: Path | None, what: str) -> Path:
+    if home is None:
+        raise NotFound(
+            f"no checkpoint is {what}, and no home is named whose log may have it",
+            advice="Name the home, or a checkpoint: `lamina list` shows those that exist",
+        )
+    return home
+
+
+def _reach_epoch(checkpointer: Checkpointer, epoch: int | None, home: Path) -> Reached:
+    disk = LocalDisk(home)
+    manager = RecoveryManager(disk, checkpointer, scratch=home)  # looks only: restores nothing
+    scan = manager.scan()
+    head = manager.plan(scan).head
+    if head is None:
+        raise NotFound("nothing is committed yet", where=disk.root)
+    if epoch is None:
+        epoch = head.epoch
+    history = scan.found.history
+    if (same := _newest_of(c for c in history.checkpoints if c.epoch == epoch)) is not None:
+        return _whole(same)
+    commits = _known(scan)
+    accepted = {c.epoch: c for c in (*publish_line(head, commits), *line(head, commits))}
+    if epoch not in accepted:
+        raise _unreachable(epoch, accepted, disk)
+    whole = {d: c for d, c in commits.items() if d not in scan.found.dropped}
+    walked = line(accepted[epoch].point, whole)
+    base = _base(walked, history)
+    if not walked or (base is None and walked[-1].parent is not None):
+        raise _unreachable(epoch, {}, disk)
+    above = [c for c in reversed(walked) if base is None or c.epoch > base.epoch]
+    return Reached(epoch, base, tuple(scan.commits[c.point.digest] for c in above), disk)
+
+
+def _known(scan: Scan) -> dict[str, Commit]:
+    """The COMMITs of this home since it has owned the pipeline: older ones were given up (R2)."""
+    found = scan.found
+    if found.void:
+        return {}
+    return by_digest(s for s in found.segments if s.generation >= found.history.home_since)
+
+
+def _base(walked: tuple[Commit, ...], history: History) -> Committed | None:
+    """The newest checkpoint that the line passes."""
+    passed = {c.parent for c in walked}
+    return _newest_of(c for c in history.checkpoints if point_of(c) in passed)
+
+
+def _newest_of(checkpoints: Iterable[Committed]) -> Committed | None:
+    return max(checkpoints, key=lambda c: (c.epoch, c.seq), default=None)
+
+
+def _unreachable(epoch: int, accepted: dict[int, Commit], disk: Disk) -> NotFound:
+    why = "the log no longer has all that it consists of"
+    if accepted:
+        why = f"the log has epochs {min(accepted)} to {max(accepted)} and not all in between"
+        if not min(accepted) <= epoch <= max(accepted):
+            why = f"the log has epochs {min(accepted)} to {max(accepted)}"
+    return NotFound(
+        f"epoch {epoch} cannot be reached: no checkpoint is of it, and {why}",
+        where=disk.root,
+        advice="`lamina list` shows the checkpoints, `lamina wal list` the epochs of the log",
+    )

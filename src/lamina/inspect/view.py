@@ -1,0 +1,270 @@
+"""The keyed state of every operator at one point: rows as Arrow, in the order of their slots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import TracebackType
+
+import pyarrow as pa
+
+from lamina.checkpoint.checkpointer import Checkpointer
+from lamina.checkpoint.progress import Progress, Report, silent
+from lamina.errors import NotFound, UsageError
+from lamina.format.commit import CommitRecord
+from lamina.format.manifest_model import CheckpointManifest, Column, OperatorRuns
+from lamina.ids import CheckpointId
+from lamina.inspect.files import RunFiles
+from lamina.inspect.reach import Reached
+from lamina.inspect.where import Where, matching, point_key
+from lamina.recovery.operators import EpochRange, FoundState, found_states
+from lamina.state.operator import OperatorState, columns_of
+from lamina.state.partition import StatePartition, look_up
+from lamina.state.schema import KEYS_META, StateSchema
+from lamina.state.vnodes import SlotRange
+from lamina.wal.reader import SegmentReader
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorInfo:
+    """What is known about an operator's state before a run is read."""
+
+    name: str
+    partitions: int
+    key: tuple[Column, ...]
+    value: tuple[Column, ...]
+    time: str | None
+    rows_stored: int  # in all runs: old values and deletes included
+    runs: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A run in its place, by what its bytes are: two with one identity hold the same rows."""
+
+    identity: str
+    within: SlotRange
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """The runs of an operator: as a state to read, and one by one, oldest first."""
+
+    state: OperatorState
+    placed: tuple[Placed, ...]
+
+    @property
+    def by_slot(self) -> list[StatePartition]:
+        """The partitions in the order of the key space, whatever P is."""
+        return sorted(self.state.partitions, key=lambda partition: partition.within.first)
+
+
+class View:
+    """Made by `open_view` or `Archive.view`. Reads what it is asked for, and nothing before."""
+
+    def __init__(
+        self,
+        reached: Reached,
+        manifest: CheckpointManifest | None,
+        files: RunFiles,
+        log: Mapping[str, FoundState],
+        not_keyed: frozenset[str],
+    ) -> None:
+        self.epoch = reached.epoch
+        self.manifest = manifest
+        self.commits: tuple[CommitRecord, ...] = reached.commits
+        self.not_keyed = tuple(sorted(not_keyed))
+        self.owner: AbstractContextManager[object] | None = None
+        self._disk = reached.disk
+        self._files = files
+        self._log = log
+        self._stored: dict[str, OperatorRuns] = {}
+        if manifest is not None:
+            self._stored = {n: o for n, o in manifest.operators.items() if o.keyed is not None}
+        self._lists: dict[str, Lists | None] = {}
+
+    @property
+    def checkpoint(self) -> CheckpointId | None:
+        """The checkpoint that it is, or begins with."""
+        return self.manifest.checkpoint_id if self.manifest is not None else None
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """Those with keyed state."""
+        return tuple(sorted({*self._stored, *self._log}))
+
+    def info(self, operator: str) -> OperatorInfo:
+        """From manifest and log alone: no file is fetched."""
+        self._check(operator)
+        entries = [run for runs in self._runs(operator).partitions.values() for run in runs]
+        files = {entry.sha256: entry for entry in entries}  # after a change of P, slices of one
+        logged = self._log.get(operator, FoundState())
+        runs = [placed.run for placed in logged.placed]
+        schema = logged.schema(operator)
+        keyed = self._runs(operator).keyed
+        if schema is not None:
+            columns = columns_of(schema.key), columns_of(schema.value), schema.time
+        else:
+            assert keyed is not None
+            columns = keyed.key, keyed.value, keyed.time
+        return OperatorInfo(
+            operator,
+            self._partitions(operator),
+            *columns,
+            rows_stored=sum(e.rows or 0 for e in files.values()) + sum(run.rows for run in runs),
+            runs=len(files) + len(runs),
+            size=sum(entry.size for entry in files.values()) + sum(run.size for run in runs),
+        )
+
+    def schema(self, operator: str) -> StateSchema:
+        """Key and value columns; NotFound before the first row was written."""
+        lists = self.lists(operator)
+        if lists is None:
+            raise NotFound(f"nothing was ever written to {operator!r}")
+        return lists.state.schema
+
+    def count(self, operator: str, where: Where = None, *, report: Report = silent) -> int:
+        """How many keys there are; for that everything is read."""
+        return sum(batch.num_rows for batch in self.scan(operator, where, report=report))
+
+    def scan(
+        self, operator: str, where: Where = None, *, report: Report = silent
+    ) -> Iterator[pa.RecordBatch]:
+        """Key and value columns of every key, or of those that match, block by block.
+
+        *where* gives key columns their values, or is an Arrow expression. With all key columns it
+        is a look-up.
+        """
+        lists = self.lists(operator, report)
+        if lists is None:
+            return
+        schema = lists.state.schema
+        keys = point_key(schema, where)
+        if keys is not None:
+            yield from _looked_up(lists.by_slot, schema, keys)
+            return
+        wanted = matching(schema, where)
+        done, total = 0, sum(run.rows for run in lists.state.runs())
+        for partition in lists.by_slot:
+            for batch in partition.scan():
+                done += batch.num_rows
+                report(Progress(min(done, total), total, "rows", operator))
+                found = wanted(batch)
+                if found.num_rows:
+                    yield found
+
+    def to_arrow(self, operator: str, where: Where = None) -> pa.Table:
+        """All of it, in memory."""
+        schema = self.schema(operator).row
+        return pa.Table.from_batches(list(self.scan(operator, where)), schema)
+
+    def lists(self, operator: str, report: Report = silent) -> Lists | None:
+        """The runs of an operator, fetched when first asked for; None if it has none."""
+        self._check(operator)
+        if operator not in self._lists:
+            self._lists[operator] = self._open(operator, report)
+        return self._lists[operator]
+
+    def close(self) -> None:
+        """Remove the files that were fetched, unless an archive goes on with them."""
+        if self.owner is not None:
+            self.owner.__exit__(None, None, None)
+            self.owner = None
+
+    def __enter__(self) -> View:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # steps
+
+    def _check(self, operator: str) -> None:
+        if operator in self.not_keyed:
+            raise UsageError(f"{operator!r} is not keyed state: it has no keys and no columns")
+        if operator not in self._stored and operator not in self._log:
+            raise NotFound(
+                f"there is no operator {operator[:80]!r} at epoch {self.epoch}",
+                advice=f"Those with keyed state: {', '.join(self.operators) or 'none'}",
+            )
+
+    def _runs(self, operator: str) -> OperatorRuns:
+        return self._stored.get(operator, OperatorRuns())
+
+    def _partitions(self, operator: str) -> int:
+        """P as it was at this point."""
+        if self.commits:
+            return self.commits[-1].partitions
+        keyed = self._runs(operator).keyed
+        assert keyed is not None
+        return keyed.partitions
+
+    def _open(self, operator: str, report: Report) -> Lists | None:
+        stored = FoundState()
+        if self.manifest is not None and operator in self._stored:
+            files = self._files.fetch(self._stored[operator], report)
+            stored = found_states(self.manifest, files, (), None, only=operator)[operator]
+        logged = self._log.get(operator, FoundState()).placed
+        found = FoundState([*stored.placed, *logged], stored.stored)
+        schema = found.schema(operator)
+        if schema is None:
+            return None
+        home = self._disk.root if self._disk is not None else ""
+        return Lists(
+            OperatorState.open(schema, self._partitions(operator), placed=found.placed),
+            tuple(Placed(_identity(found, p.run.name, home), p.within) for p in found.placed),
+        )
+
+
+def look(checkpointer: Checkpointer, reached: Reached, files: RunFiles) -> View:
+    """The view of what was reached; the runs of the log are mapped now, while they are there."""
+    manifest = None
+    not_keyed: set[str] = set()
+    if reached.checkpoint is not None:
+        manifest = checkpointer.load_manifest(reached.checkpoint.id)
+        not_keyed = {n for n, o in manifest.operators.items() if o.keyed is None}
+        not_keyed |= set(manifest.operator_states)
+    ranges = [
+        EpochRange(place, commit.epoch, commit.partitions)
+        for commit in reached.commits
+        for place in commit.ranges
+    ]
+    not_keyed |= _without_keys(reached, ranges)
+    keyed = [each for each in ranges if each.place.operator not in not_keyed]
+    log = found_states(None, {}, keyed, reached.disk)
+    return View(reached, manifest, files, log, frozenset(not_keyed))
+
+
+def _without_keys(reached: Reached, ranges: Sequence[EpochRange]) -> set[str]:
+    """Operators whose runs in the log are rows of something else; the first run tells."""
+    first = {each.place.operator: each.place for each in reversed(ranges)}
+    found = set()
+    for name, place in first.items():
+        assert reached.disk is not None
+        reader = SegmentReader(reached.disk, place.segment)
+        schema = reader.at(place.offset, place.size, place.crc).batch().schema
+        if KEYS_META not in (schema.metadata or {}):
+            found.add(name)
+    return found
+
+
+def _identity(found: FoundState, name: str, home: str) -> str:
+    """The digest of a stored run; of one in the log its place, where bytes never change (R1)."""
+    entry = found.stored.get(name)
+    return entry.sha256 or name if entry is not None else f"{home}/{name}"
+
+
+def _looked_up(
+    partitions: Sequence[StatePartition], schema: StateSchema, keys: pa.RecordBatch
+) -> Iterator[pa.RecordBatch]:
+    looked = look_up(partitions, keys)
+    if looked.found[0]:
+        columns = [*keys.columns, *looked.values.columns]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema.row)
