@@ -63,9 +63,9 @@ def test_tiers_alone_rewrite_a_growing_state_about_once_per_tier() -> None:
 
 
 def test_a_large_bottom_is_left_alone_until_it_pays() -> None:
-    assert plan_merge([100 * MIB, MIB, MIB, MIB, MIB]) == range(1, 5)
-    assert plan_merge([8 * MIB, MIB, MIB, MIB, MIB]) == range(5)
-    assert plan_merge([100 * MIB, MIB, MIB, MIB]) is None
+    assert plan_merge([100 * MIB, MIB, MIB, MIB]) == range(1, 4)
+    assert plan_merge([6 * MIB, MIB, MIB, MIB]) == range(4)
+    assert plan_merge([100 * MIB, MIB, MIB]) is None
 
 
 def test_runs_that_differ_in_size_do_not_pile_up() -> None:
@@ -84,10 +84,14 @@ def test_runs_without_rows_are_merged_too() -> None:
 
 
 def test_tiers_begin_where_they_say() -> None:
-    assert [tier_of(size) for size in (0, 256 * KIB - 1, 256 * KIB, MIB - 1, MIB)] == [
-        0,
-        0,
-        1,
-        1,
-        2,
-    ]
+    sizes = (0, 192 * KIB - 1, 192 * KIB, 576 * KIB - 1, 576 * KIB)
+    assert [tier_of(size) for size in sizes] == [0, 0, 1, 1, 2]
+
+
+def test_small_changes_to_a_large_state_do_not_rewrite_it_again_and_again() -> None:
+    state = 330 * MIB
+    sizes, written = [state], 0
+    for _ in range(3_000):
+        sizes, merged = settled([*sizes, 33 * KIB])
+        written += 33 * KIB + merged
+    assert written / (3_000 * 33 * KIB) < 12

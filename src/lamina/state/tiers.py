@@ -3,14 +3,16 @@
 Runs are in tiers by size, each tier FAN_OUT times as large as the one above. When a tier is full,
 it and everything newer become one run, which then belongs to a larger tier: so a row is rewritten
 about once per tier, and a look-up touches fewer than FAN_OUT runs of each. The list is never longer
-than RUNS_MAX: beyond, the two neighbours that cost least become one.
+than RUNS_MAX: beyond, as many of the newest become one as cost least for each run that goes.
+
+Every byte that changes is then written 5 times at 1 % of the state an epoch, 11 times at 0.01 %.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-FAN_OUT = 4
+FAN_OUT = 3
 RUNS_MAX = 8
 _TIER_BYTES = 64 * 1024  # everything smaller is of one tier
 _BOTTOM_PART = 2
@@ -27,10 +29,7 @@ def plan_merge(
     start = _full_tier(sizes, fan_out)
     if start is not None:
         return range(0 if start == 1 and _pays(sizes) else start, len(sizes))
-    if len(sizes) > runs_max:
-        cheapest = min(range(len(sizes) - 1), key=lambda i: sizes[i] + sizes[i + 1])
-        return range(cheapest, cheapest + 2)
-    return None
+    return _cheapest(sizes) if len(sizes) > runs_max else None
 
 
 def _full_tier(sizes: Sequence[int], fan_out: int) -> int | None:
@@ -38,6 +37,16 @@ def _full_tier(sizes: Sequence[int], fan_out: int) -> int | None:
     tiers = [tier_of(size, fan_out) for size in sizes]
     full = [tier for tier in set(tiers) if tiers.count(tier) >= fan_out]
     return tiers.index(max(full)) if full else None
+
+
+def _cheapest(sizes: Sequence[int]) -> range:
+    """The newest runs, from two on, with the least to write for each that goes."""
+    total = sizes[-1]
+    costs = []
+    for count in range(2, len(sizes) + 1):
+        total += sizes[-count]
+        costs.append((total / (count - 1), count))
+    return range(len(sizes) - min(costs)[1], len(sizes))
 
 
 def tier_of(size: int, fan_out: int = FAN_OUT) -> int:
