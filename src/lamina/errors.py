@@ -3,6 +3,7 @@
 LaminaError
 +-- UsageError            the call is wrong: fix it
 |   +-- BadName           a name that cannot be part of a path
+|   +-- BadPipeline       a pipeline that would not work: the place and what to write instead
 +-- NotFound              no such object, checkpoint or savepoint
 +-- AlreadyExists         a create-only name is taken by somebody else
 +-- Refused               a rule forbids it: the message says which and what would allow it
@@ -73,6 +74,10 @@ class UsageError(LaminaError):
 class BadName(UsageError):
     code = "LAM-1001"
     default_advice = "Choose a shorter or simpler name"
+
+
+class BadPipeline(UsageError):
+    code = "LAM-1100"
 
 
 class NotFound(LaminaError):

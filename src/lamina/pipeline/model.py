@@ -1,0 +1,140 @@
+"""A pipeline as a frozen value, whichever way it was written down.
+
+source   where rows come from, with their columns and, if it has one, their watermark
+stream   one SELECT over sources and other streams
+sink     where the rows of a stream go
+
+Text that came from the environment is kept apart from text that was written: only the latter is
+shown, hashed and stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from lamina.format.canonical import Json, sha256_hex
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something stands in a pipeline file; both count from one."""
+
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"line {self.line}, column {self.column}"
+
+
+START = Place(1, 1)
+NOWHERE = Place(0, 0)
+"""Of what a Python program has built."""
+
+
+class Emit(Enum):
+    """When an aggregate's rows come out."""
+
+    ON_WINDOW_CLOSE = "on window close"
+    ON_UPDATE = "on update"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    type: str  # as Spark's DDL has it
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A value as it was written, `${VAR}` and all, and as it is."""
+
+    written: str
+    value: str = field(repr=False)  # may be a secret
+
+    @classmethod
+    def plain(cls, value: str) -> Option:
+        return cls(value, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """Rows may come this much later than the latest event time seen."""
+
+    column: str
+    delay_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    name: str
+    columns: tuple[Column, ...]
+    format: str
+    options: Mapping[str, Option] = field(default_factory=dict)
+    watermark: Watermark | None = None
+    place: Place = field(default=NOWHERE, compare=False)
+
+    def definition(self) -> Json:
+        watermark = self.watermark
+        return {
+            "columns": [[column.name, column.type] for column in self.columns],
+            "format": self.format,
+            "options": _written(self.options),
+            "watermark": None if watermark is None else [watermark.column, watermark.delay_us],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    name: str
+    select: str  # the user's own text, with its variables
+    emit: Emit | None = None
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)  # values, maybe secret
+    place: Place = field(default=NOWHERE, compare=False)  # of the SELECT
+
+    def definition(self) -> Json:
+        return {
+            "select": self.select,
+            "variables": {
+                name: sha256_hex(value.encode()) for name, value in self.variables.items()
+            },
+            "emit": None if self.emit is None else self.emit.value,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    name: str
+    stream: str
+    format: str
+    options: Mapping[str, Option] = field(default_factory=dict)
+    place: Place = field(default=NOWHERE, compare=False)
+
+    def definition(self) -> Json:
+        return {
+            "stream": self.stream,
+            "format": self.format,
+            "options": _written(self.options),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Sources, streams and sinks, by name, in the order they were written."""
+
+    sources: Mapping[str, Source]
+    streams: Mapping[str, Stream]
+    sinks: Mapping[str, Sink]
+
+    def definition(self) -> Json:
+        """What it is, for hashing and comparing; nothing from the environment is in it."""
+        return {
+            "sources": {name: each.definition() for name, each in self.sources.items()},
+            "streams": {name: each.definition() for name, each in self.streams.items()},
+            "sinks": {name: each.definition() for name, each in self.sinks.items()},
+        }
+
+
+def _written(options: Mapping[str, Option]) -> Json:
+    return {name: option.written for name, option in options.items()}
