@@ -36,8 +36,7 @@ class Puts:
         return len(self._values) >= PUTS_MAX
 
     def add(self, key: bytes, value: bytes | None) -> None:
-        if not isinstance(key, bytes) or not (value is None or isinstance(value, bytes)):
-            raise UsageError("keys and values are bytes", advice="Tables take any Arrow type")
+        check_bytes(key)
         self._values[key] = value
 
     def clear(self) -> None:
@@ -50,3 +49,11 @@ class Puts:
         deletes = values.is_null().to_numpy(zero_copy_only=False)
         table.write(pa.record_batch({"key": keys, "value": values}), deletes=deletes)
         self._values.clear()
+
+
+def check_bytes(given: object) -> None:
+    if not isinstance(given, bytes):
+        raise UsageError(
+            f"keys and values are bytes, not {type(given).__name__}",
+            advice="Tables take any Arrow type",
+        )

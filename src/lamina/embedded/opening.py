@@ -8,6 +8,7 @@ from pathlib import Path
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.clock import Clock, SystemClock, new_writer_id
 from lamina.disk import LocalDisk
+from lamina.disk.base import Disk
 from lamina.embedded.store import EmbeddedStore
 from lamina.errors import UsageError
 from lamina.os_errors import typed_errors
@@ -42,33 +43,50 @@ def open_store(
         check_partitions(partitions)
     clock = clock or SystemClock()
     store, home_path = places(path_or_url, home)
-    checkpointer = Checkpointer(store, clock=clock)
-    scratch = home_path / STATE / new_writer_id(clock)
-    folder = RunFolder(scratch)
-    folder.clear()
-    manager = RecoveryManager(
-        LocalDisk(home_path),
-        checkpointer,
-        scratch=scratch,
-        config=RecoveryConfig(
-            lose_after=lose_after,
-            take_over_home=take_over_home,
-            start_fresh=start_fresh,
-            partitions=partitions or 1,
-        ),
-        clock=clock,
+    config = RecoveryConfig(
+        lose_after=lose_after,
+        take_over_home=take_over_home,
+        start_fresh=start_fresh,
+        partitions=partitions or 1,
     )
+    return open_home(
+        LocalDisk(home_path),
+        Checkpointer(store, clock=clock),
+        home_path / STATE,
+        config=config,
+        partitions=partitions,
+        retain=retain,
+    )
+
+
+def open_home(
+    disk: Disk,
+    checkpointer: Checkpointer,
+    local: Path,
+    *,
+    config: RecoveryConfig,
+    partitions: int | None,
+    retain: int,
+) -> EmbeddedStore:
+    """The same with a log on any disk; run files lie in a folder of their own below *local*.
+
+    That folder is made after the home is claimed: the home makes its own path durable, if it does
+    not find it there already.
+    """
+    clock = checkpointer.clock
+    scratch = local / new_writer_id(clock)
+    manager = RecoveryManager(disk, checkpointer, scratch=scratch, config=config, clock=clock)
     try:
         recovered = manager.run()
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
     try:
-        _remove_older(scratch)
+        _prepare(scratch)
         return EmbeddedStore(
             checkpointer,
             recovered,
-            folder,
+            RunFolder(scratch),
             partitions=partitions or _partitions(recovered),
             retain=retain,
         )
@@ -81,14 +99,18 @@ def places(path_or_url: str | Path, home: str | Path | None) -> tuple[Store, Pat
     """The store and the home that belong together."""
     text = str(path_or_url)
     if "://" not in text:
-        folder = Path(text)
-        return open_object_store(str(folder / STORE)), Path(home) if home else folder / HOME
+        folder = Path(text).absolute()  # the process may change its folder meanwhile
+        return open_object_store(str(folder / STORE)), _home(home or folder / HOME)
     if home is None:
         raise UsageError(
             f"{text} is a store: the log needs a folder of its own on a local disk",
             advice='Name it: lamina.open("s3://...", home="/var/lib/...")',
         )
-    return open_object_store(text), Path(home)
+    return open_object_store(text), _home(home)
+
+
+def _home(home: str | Path) -> Path:
+    return Path(home).absolute()
 
 
 def _partitions(recovered: Recovered) -> int:
@@ -104,9 +126,10 @@ def _partitions(recovered: Recovered) -> int:
     return max(keyed, default=1)
 
 
-def _remove_older(scratch: Path) -> None:
-    """Run files of processes that are gone; this one has the lock of the home."""
-    with typed_errors(scratch.parent):
+def _prepare(scratch: Path) -> None:
+    """Remove the run files of processes that are gone: this one has the lock of the home."""
+    with typed_errors(scratch):
+        scratch.mkdir(parents=True, exist_ok=True)
         for folder in scratch.parent.iterdir():
             if folder != scratch:
                 shutil.rmtree(folder)

@@ -49,12 +49,12 @@ class Saving:
         self._thread.start()
 
     @property
-    def is_done(self) -> bool:
-        return not self._thread.is_alive()
+    def has_succeeded(self) -> bool:
+        return self._saved is not None
 
-    @property
-    def epoch(self) -> int:
-        return self._commit.epoch
+    def join(self) -> None:
+        """Wait until it is over, whatever came of it."""
+        self._thread.join()
 
     def wait(self) -> Saved:
         self._thread.join()

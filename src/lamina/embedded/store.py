@@ -7,22 +7,22 @@ One process writes; readers open a checkpoint of their own choice (snapshot.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TypeAlias
 
 import pyarrow as pa
 
 from lamina.checkpoint import create_savepoint
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.savepoints import Savepoint
-from lamina.checkpoint.state import check_keys
-from lamina.embedded.byte_table import BYTE_TABLE, BYTES, Puts
+from lamina.embedded.byte_table import BYTE_TABLE, BYTES, Puts, check_bytes
 from lamina.embedded.fetching import fetch_runs, find_checkpoint
+from lamina.embedded.loading import load_states
+from lamina.embedded.offsets import Offsets, connectors
 from lamina.embedded.saving import Saved, Saving
 from lamina.embedded.table import Place, Table
-from lamina.errors import Refused, UsageError
+from lamina.errors import Refused, RunDamaged, UsageError
 from lamina.format.commit import AdoptRecord, CheckpointRecord, CommitRecord, Point
 from lamina.format.log import Committed
 from lamina.format.manifest_model import CheckpointManifest, ConnectorCheckpoint
@@ -30,15 +30,12 @@ from lamina.ids import CheckpointId
 from lamina.protocol.recovery import point_of
 from lamina.protocol.retention import wal_floor
 from lamina.recovery.manager import Recovered
-from lamina.recovery.operators import EpochRange, FoundState, found_states
 from lamina.recovery.state import RecoveryReport
 from lamina.state.local import RunFolder
 from lamina.state.merge import Merge
 from lamina.state.operator import OperatorState
-from lamina.state.schema import StateSchema, check_successor
+from lamina.state.schema import StateSchema
 from lamina.wal.driver_log import drop_driver_segments
-
-Offsets: TypeAlias = Mapping[str, Mapping[str, str] | ConnectorCheckpoint]
 
 
 class EmbeddedStore:
@@ -72,7 +69,7 @@ class EmbeddedStore:
         self._saving: Saving | None = None
         self._closed = False
         self._tables: dict[str, Table] = {}
-        self._load(state.files)
+        self._take(self._states(self._base, state.files, self._commits))
 
     # where it stands
 
@@ -102,6 +99,7 @@ class EmbeddedStore:
 
     def put(self, key: bytes, value: bytes) -> None:
         """Set a key of the table of bytes; it counts with the next commit."""
+        check_bytes(value)
         self._collect(key, value)
 
     def delete(self, key: bytes) -> None:
@@ -109,6 +107,8 @@ class EmbeddedStore:
 
     def get(self, key: bytes) -> bytes | None:
         """The value of a key, also one that is not committed yet; None if there is none."""
+        self._check_open()
+        check_bytes(key)
         if key in self._puts:
             return self._puts[key]
         found = self._bytes().get(pa.record_batch({"key": pa.array([key], pa.binary())}))
@@ -148,8 +148,6 @@ class EmbeddedStore:
             state = OperatorState.open(schema, self._partitions, merges=merges)
             known = self._tables[name] = Table(name, state, self._rebuild)
         elif known.schema != schema or known.state.merges != tuple(merges):
-            check_keys(name, known.state.keyed(), schema)
-            check_successor(known.schema, schema, name)
             known.reopen(schema, merges)
         return known
 
@@ -220,21 +218,14 @@ class EmbeddedStore:
             raise UsageError("nothing is committed yet", advice="Call commit first")
         if self._base is not None and self._base.epoch == self._head.epoch:
             return self._checkpointer.find(self._base.checkpoint_id)
-        self._saving = Saving(
-            self._checkpointer,
-            self._commits[-1],
-            {name: table.state for name, table in self._tables.items()},
-            self._folder,
-            parent=self.last_checkpoint,
-        )
+        self._saving = self._begin_saving()
         return self.wait_for_checkpoint() if wait else None
 
     def wait_for_checkpoint(self) -> Committed | None:
         """Wait for the checkpoint that is being made, if one is."""
         if self._saving is None:
             return None
-        saving, self._saving = self._saving, None
-        saved = saving.wait()
+        saved = self._saved()
         self._settle(saved)
         return saved.checkpoint
 
@@ -257,7 +248,7 @@ class EmbeddedStore:
         target = find_checkpoint(self._checkpointer, to)
         manifest = self._checkpointer.load_manifest(target.id)
         files = fetch_runs(self._checkpointer, manifest, self._folder.path)
-        found_states(manifest, files, (), None)  # all of it can be read, before anything changes
+        states = self._states(manifest, files, ())  # it can be read, before anything changes
         epoch = self._next_epoch
         self._checkpointer.log.rewind(target.id, epoch=epoch)
         record = CommitRecord(
@@ -273,7 +264,7 @@ class EmbeddedStore:
         )
         self._decide(record)
         self._base, self._commits = manifest, [record]
-        self._load(files)
+        self._take(states)
         return epoch
 
     # the end
@@ -287,9 +278,7 @@ class EmbeddedStore:
             return
         self._closed = True
         try:
-            if self._saving is not None:
-                saving, self._saving = self._saving, None
-                self._settle(saving.wait())
+            self.wait_for_checkpoint()
         finally:
             self._recovered.close()
 
@@ -316,9 +305,30 @@ class EmbeddedStore:
         self._commits.append(record)
 
     def _settle_if_done(self) -> None:
+        """A checkpoint that failed is no reason not to commit: whoever asks for one hears of it."""
         self._check_open()
-        if self._saving is not None and self._saving.is_done:
+        if self._saving is not None and self._saving.has_succeeded:
             self.wait_for_checkpoint()
+
+    def _begin_saving(self) -> Saving:
+        return Saving(
+            self._checkpointer,
+            self._commits[-1],
+            {name: table.state for name, table in self._tables.items()},
+            self._folder,
+            parent=self.last_checkpoint,
+        )
+
+    def _saved(self) -> Saved:
+        """What came of the checkpoint; if a local file was damaged, of a second one, without it."""
+        assert self._saving is not None
+        saving, self._saving = self._saving, None
+        try:
+            return saving.wait()
+        except RunDamaged:
+            for table in self._tables.values():
+                table.rebuild()
+            return self._begin_saving().wait()
 
     def _settle(self, saved: Saved) -> None:
         """A checkpoint exists: note it, take its files over, drop WAL that nobody needs."""
@@ -333,12 +343,26 @@ class EmbeddedStore:
         drop_driver_segments(self._recovered.home, floor)
         self._folder.keep_only(run for t in self._tables.values() for run in t.state.runs())
 
-    def _load(self, files: Mapping[str, Path]) -> None:
-        """Every table as base and commits have it; one that they do not know is empty."""
-        disk = self._recovered.home.disk
-        found = found_states(self._base, files, self._ranges(), disk)
-        for name in sorted({*found, *self._tables}):
-            state = self._state_of(name, found.get(name, FoundState()))
+    def _states(
+        self,
+        base: CheckpointManifest | None,
+        files: Mapping[str, Path],
+        commits: Iterable[CommitRecord],
+        *,
+        only: str | None = None,
+    ) -> dict[str, OperatorState]:
+        return load_states(
+            base,
+            files,
+            commits,
+            self._recovered.home.disk,
+            tables=self._tables,
+            partitions=self._partitions,
+            only=only,
+        )
+
+    def _take(self, states: Mapping[str, OperatorState]) -> None:
+        for name, state in states.items():
             if name in self._tables:
                 self._tables[name].reset(state)
             else:
@@ -347,32 +371,13 @@ class EmbeddedStore:
 
     def _rebuild(self, name: str) -> OperatorState:
         """A table's committed state from checkpoint and WAL, without any local file."""
-        self.wait_for_checkpoint()
+        if self._saving is not None:
+            self._saving.join()  # lists that are made now know nothing of what it is making
+            self._settle_if_done()
         files: Mapping[str, Path] = {}
         if self._base is not None:
             files = fetch_runs(self._checkpointer, self._base, self._folder.path, only=name)
-        disk = self._recovered.home.disk
-        found = found_states(self._base, files, self._ranges(), disk, only=name)
-        return self._state_of(name, found.get(name, FoundState()))
-
-    def _state_of(self, name: str, found: FoundState) -> OperatorState:
-        known = self._tables.get(name)
-        schema = known.schema if known else found.schema(name)
-        assert schema is not None, "what is found has a run"
-        return OperatorState.open(
-            schema,
-            self._partitions,
-            merges=known.state.merges if known else (),
-            placed=found.placed,
-            stored=found.stored,
-        )
-
-    def _ranges(self) -> list[EpochRange]:
-        return [
-            EpochRange(place, commit.epoch, commit.partitions)
-            for commit in self._commits
-            for place in commit.ranges
-        ]
+        return self._states(self._base, files, self._commits, only=name)[name]
 
     def _collect(self, key: bytes, value: bytes | None) -> None:
         self._check_open()
@@ -393,13 +398,3 @@ class EmbeddedStore:
     def _check_open(self) -> None:
         if self._closed:
             raise UsageError("this store is closed")
-
-
-def connectors(offsets: Offsets, epoch: int) -> dict[str, ConnectorCheckpoint]:
-    """Offsets as a COMMIT holds them."""
-    return {
-        name: value
-        if isinstance(value, ConnectorCheckpoint)
-        else ConnectorCheckpoint.with_offsets(epoch, value)
-        for name, value in offsets.items()
-    }

@@ -12,16 +12,16 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from lamina.checkpoint.state import SavedOperator, settle
+from lamina.checkpoint.state import SavedOperator, check_keys, settle
 from lamina.errors import Refused, RunDamaged
 from lamina.state.changes import changes
 from lamina.state.local import RunFolder
 from lamina.state.merge import Merge
-from lamina.state.merging import newest_rows
+from lamina.state.merging import highest, newest_rows
 from lamina.state.operator import OperatorState
 from lamina.state.partition import Applied, Looked, Statistics, look_up
 from lamina.state.run import TimeRange, run_of_batch
-from lamina.state.schema import StateSchema
+from lamina.state.schema import StateSchema, check_successor, floor_of_run
 from lamina.state.vnodes import EVERYTHING, Mask, SlotRange
 
 T = TypeVar("T")
@@ -113,7 +113,7 @@ class Table:
             for partition in state.partitions:
                 yield from partition.scan(vnodes, times)
         except RunDamaged as error:
-            self._replace(self._rebuild(self.name))
+            self.rebuild()
             raise RunDamaged(
                 error.message,
                 where=error.where,
@@ -122,7 +122,7 @@ class Table:
 
     def to_table(self) -> pa.Table:
         """All of it, in memory."""
-        return pa.Table.from_batches(list(self.scan()), self.schema.row)
+        return pa.Table.from_batches(self._guarded(self._all_rows), self.schema.row)
 
     def statistics(self, *, count: bool = False) -> Statistics:
         """Over all partitions; with *count* also how many keys there are."""
@@ -174,7 +174,9 @@ class Table:
         self._replace(settle(self._committed, saved))
 
     def reopen(self, schema: StateSchema, merges: Sequence[Merge]) -> None:
-        """The same rows with wider columns, or other merges."""
+        """The same rows with wider columns, or other merges (R9)."""
+        check_keys(self.name, self.state.keyed(), schema)
+        check_successor(self.schema, schema, self.name)
         if self.changed:
             raise Refused(f"the table {self.name!r} has uncommitted changes: commit them first")
         self.reset(self._committed.with_schema(schema, merges))
@@ -183,6 +185,14 @@ class Table:
         """Another state altogether: a rewind."""
         self._pending = {}
         self._committed = self._current = state
+
+    def rebuild(self) -> None:
+        """Make the committed state again, from what is proven."""
+        self._replace(self._rebuild(self.name))
+
+    def merges_for(self, schema: StateSchema) -> tuple[Merge, ...]:
+        """Its merges, while the key is the same: another key is another table."""
+        return self.state.merges if schema.key.equals(self.schema.key) else ()
 
     # steps
 
@@ -202,10 +212,13 @@ class Table:
         return self._current.with_partition(number, partition)
 
     def _joined(self, runs: list[pa.RecordBatch]) -> pa.RecordBatch:
-        """Several uncommitted runs as one; the newest floor, which is the highest, stays."""
-        floors = [run.schema.metadata for run in runs if run.schema != self.schema.run]
+        """Several uncommitted runs as one; the highest floor stays."""
+        floor = highest([floor_of_run(run.schema) for run in runs])
         joined = newest_rows(list(reversed(runs)), self.schema) if len(runs) > 1 else runs[0]
-        return joined.replace_schema_metadata(floors[-1] if floors else self.schema.run.metadata)
+        return joined.replace_schema_metadata(self.schema.run_with(floor).metadata)
+
+    def _all_rows(self) -> list[pa.RecordBatch]:
+        return [batch for partition in self._current.partitions for batch in partition.scan()]
 
     def _replace(self, state: OperatorState) -> None:
         self._committed = self._current = state
@@ -217,7 +230,7 @@ class Table:
         try:
             return work()
         except RunDamaged:
-            self._replace(self._rebuild(self.name))
+            self.rebuild()
             return work()
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lamina.checkpoint.state import restore
 from lamina.disk.base import Disk
-from lamina.errors import Corrupt
+from lamina.errors import Corrupt, StateChanged
 from lamina.format.commit import WalRange
 from lamina.format.manifest_model import CheckpointManifest
 from lamina.format.manifest_model import Run as Entry
@@ -38,13 +38,26 @@ class FoundState:
     placed: list[PlacedRun] = field(default_factory=list)
     stored: dict[str, Entry] = field(default_factory=dict)
 
-    def schema(self, operator: str) -> StateSchema | None:
-        """The columns of the newest run; older ones can be read with them. None without a run."""
-        runs = sorted((each.run for each in self.placed), key=lambda run: run.last_epoch)
-        for run in runs[:-1]:
-            if run.schema != runs[-1].schema:
-                check_successor(run.schema, runs[-1].schema, operator)
-        return runs[-1].schema if runs else None
+    def schema(self, operator: str, known: StateSchema | None = None) -> StateSchema | None:
+        """The columns that all of it can be read with: those *known*, or of the newest run that do.
+
+        None without a run and without known ones. A newer run may be the narrower one: it stays as
+        it was written while older ones are merged with wider columns.
+        """
+        runs = sorted((each.run for each in self.placed), key=lambda run: -run.last_epoch)
+        written = list(dict.fromkeys(run.schema for run in runs))
+        why: StateChanged | None = None
+        for candidate in ([] if known is None else [known]) + written:
+            try:
+                for schema in written:
+                    check_successor(schema, candidate, operator)
+            except StateChanged as error:
+                why = why or error
+            else:
+                return candidate
+        if why is not None:
+            raise why
+        return None
 
 
 def found_states(
@@ -61,7 +74,8 @@ def found_states(
         for name, operator in manifest.operators.items():
             if operator.keyed is not None and only in (None, name):
                 placed, stored = restore(operator, _opener(files))
-                found[name] = FoundState(placed, stored)
+                if placed:
+                    found[name] = FoundState(placed, stored)
     for each in ranges:
         if only not in (None, each.place.operator):
             continue

@@ -6,7 +6,6 @@ an earlier process is used.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,13 +25,6 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-
-    def clear(self) -> None:
-        """Begin with an empty folder."""
-        with typed_errors(self.path):
-            if self.path.exists():
-                shutil.rmtree(self.path)
-            self.path.mkdir(parents=True)
 
     def write(
         self,
