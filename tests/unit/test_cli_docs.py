@@ -22,6 +22,7 @@ from lamina.cli.exits import MEANINGS
 from lamina.cli.main import cli
 from tests.unit.test_cli_home_support import HomeAndStore, flip, make_home, tear
 from tests.unit.test_cli_support import Pipeline, answer, lamina, make_pipeline
+from tests.unit.test_inspect_support import Shop, make_shop
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -60,6 +61,7 @@ def test_the_examples_print_what_the_page_says(
     page = PAGE.read_text()
     make_pipeline(tmp_path / "pipeline")
     make_homes(tmp_path)
+    make_shop(tmp_path / "shop")
     shutil.copy(GOLDEN / "v1" / "full-0.20.json", tmp_path / "laminardb-v1.json")
     monkeypatch.chdir(tmp_path)
     session = Session(tmp_path)
@@ -142,6 +144,18 @@ def home_documents(made: HomeAndStore) -> Iterator[tuple[str, Any]]:
         yield line, answer(lamina(*line.split(), "--home", made.home, "--json"))
 
 
+def state_documents(shop: Shop) -> Iterator[tuple[str, Any]]:
+    for line in (
+        "inspect",
+        "inspect --count",
+        "inspect totals --count",
+        "inspect totals --limit 0",
+        "diff monday head totals --limit 0",
+    ):
+        command, *rest = line.split()
+        yield line, answer(lamina(command, shop.folder, *rest, "--json"))
+
+
 def documents(pipeline: Pipeline, target: Path) -> Iterator[tuple[str, Any]]:
     asked = [
         "list",
@@ -168,7 +182,11 @@ def test_every_field_of_every_answer_is_in_the_page(tmp_path: Path) -> None:
     pipeline = make_pipeline(tmp_path / "pipeline")
     documented = set(re.findall(r"`(\w+)`", section))
     flip((made := make_homes(tmp_path)).artifact(1), 20)
-    found = [*documents(pipeline, tmp_path / "target"), *home_documents(made)]
+    found = [
+        *documents(pipeline, tmp_path / "target"),
+        *home_documents(made),
+        *state_documents(make_shop(tmp_path / "shop")),
+    ]
     for line, document in found:
         row = section.partition(f"| `{' '.join(line.split()[:2])}` |")[2]
         row = row or section.partition(f"| `{line.split()[0]}` |")[2]

@@ -7,6 +7,7 @@ screen        what a person or a script reads: tables, JSON, notes, progress
 words         times, sizes and names as text
 shapes        the JSON that scripts read
 checkpoints, manifests, log, verification, gc, deletion, savepoints, copying, doctor   the commands
+inspect, diff keyed state: states says which, state_rows prints it
 machine       what doctor says about this computer
 homes         --home, and which segments are in it
 wal           the group of segments (list), records (dump), wal_verification, repairs

@@ -34,7 +34,7 @@ class Exit(IntEnum):
 
 MEANINGS = {
     Exit.OK: "done, and nothing is wrong",
-    Exit.FINDINGS: "done, and there are warnings",
+    Exit.FINDINGS: "done, and there are warnings, or differences",
     Exit.USAGE: "the command line is wrong; nothing was done",
     Exit.NOT_FOUND: "no such store, checkpoint, savepoint, home or segment",
     Exit.CORRUPT: "something is damaged or missing",

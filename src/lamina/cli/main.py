@@ -22,9 +22,11 @@ from lamina.cli import shapes
 from lamina.cli.checkpoints import list_command
 from lamina.cli.copying import copy_command
 from lamina.cli.deletion import delete_command
+from lamina.cli.diff import diff_command
 from lamina.cli.doctor import doctor_command
 from lamina.cli.exits import MEANINGS, Exit, exit_code
 from lamina.cli.gc import gc_command
+from lamina.cli.inspect import inspect_command
 from lamina.cli.log import log_command
 from lamina.cli.manifests import show_command
 from lamina.cli.recovery import recover_command
@@ -84,6 +86,8 @@ for command in (
     show_command,
     log_command,
     verify_command,
+    inspect_command,
+    diff_command,
     gc_command,
     delete_command,
     savepoint_group,

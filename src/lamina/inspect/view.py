@@ -13,7 +13,7 @@ from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.progress import Progress, Report, silent
 from lamina.errors import NotFound, UsageError
 from lamina.format.commit import CommitRecord
-from lamina.format.manifest_model import CheckpointManifest, Column, OperatorRuns
+from lamina.format.manifest_model import CheckpointManifest, Column, KeyedState, OperatorRuns
 from lamina.ids import CheckpointId
 from lamina.inspect.files import RunFiles
 from lamina.inspect.reach import Reached
@@ -102,17 +102,10 @@ class View:
         files = {entry.sha256: entry for entry in entries}  # after a change of P, slices of one
         logged = self._log.get(operator, FoundState())
         runs = [placed.run for placed in logged.placed]
-        schema = logged.schema(operator)
-        keyed = self._runs(operator).keyed
-        if schema is not None:
-            columns = columns_of(schema.key), columns_of(schema.value), schema.time
-        else:
-            assert keyed is not None
-            columns = keyed.key, keyed.value, keyed.time
         return OperatorInfo(
             operator,
             self._partitions(operator),
-            *columns,
+            *_columns(self._runs(operator).keyed, logged.schema(operator)),
             rows_stored=sum(e.rows or 0 for e in files.values()) + sum(run.rows for run in runs),
             runs=len(files) + len(runs),
             size=sum(entry.size for entry in files.values()) + sum(run.size for run in runs),
@@ -210,7 +203,8 @@ class View:
         stored = FoundState()
         if self.manifest is not None and operator in self._stored:
             files = self._files.fetch(self._stored[operator], report)
-            stored = found_states(self.manifest, files, (), None, only=operator)[operator]
+            known = found_states(self.manifest, files, (), None, only=operator)
+            stored = known.get(operator, stored)
         logged = self._log.get(operator, FoundState()).placed
         found = FoundState([*stored.placed, *logged], stored.stored)
         schema = found.schema(operator)
@@ -253,6 +247,16 @@ def _without_keys(reached: Reached, ranges: Sequence[EpochRange]) -> set[str]:
         if KEYS_META not in (schema.metadata or {}):
             found.add(name)
     return found
+
+
+def _columns(
+    keyed: KeyedState | None, logged: StateSchema | None
+) -> tuple[tuple[Column, ...], tuple[Column, ...], str | None]:
+    """Those of the log, which is newer; unless it is of a time when there were fewer."""
+    if logged is not None and (keyed is None or len(keyed.value) <= len(logged.value)):
+        return columns_of(logged.key), columns_of(logged.value), logged.time
+    assert keyed is not None
+    return keyed.key, keyed.value, keyed.time
 
 
 def _identity(found: FoundState, name: str, home: str) -> str:
