@@ -54,7 +54,10 @@ def restricted(run: Run, within: SlotRange) -> Run:
         return batch.slice(part.start, part.stop - part.start)
 
     size = run.size * rows // whole if whole else 0
-    return replace(run, blocks=blocks, rows=rows, size=size, load=load, within=within)
+    deletes = 0 if run.deletes == 0 else None
+    return replace(
+        run, blocks=blocks, rows=rows, size=size, load=load, within=within, deletes=deletes
+    )
 
 
 def _above(layers: Sequence[Sequence[PlacedRun]], placed: PlacedRun) -> int:
@@ -90,6 +93,7 @@ def _layer(layer: Sequence[PlacedRun], within: SlotRange) -> Run:
         load=load,
         within=within,
         parts=tuple(runs),
+        deletes=0 if all(run.deletes == 0 for run in runs) else None,
     )
 
 

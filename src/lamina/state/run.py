@@ -18,11 +18,14 @@ import pyarrow as pa
 
 from lamina.errors import UsageError
 from lamina.format.run_footer import Block
+from lamina.state.key_columns import fixed_values
 from lamina.state.keys import canonical, equal
-from lamina.state.schema import DELETE, OP, SLOT, StateSchema, floor_of_run, schema_of_run
+from lamina.state.schema import DELETE, OP, PUT, SLOT, StateSchema, floor_of_run, schema_of_run
+from lamina.state.slot_index import SlotIndex
 from lamina.state.vnodes import EVERYTHING, Mask, Rows, SlotRange, Slots
 
 Load = Callable[[int], pa.RecordBatch]
+_WORDS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Run:
     path: Path | None = None  # of a run file
     inputs: tuple[str, ...] = ()  # of a merged one: the names of what it was made of
     parts: tuple[Run, ...] = ()  # of a layer: the runs that stand side by side in it
+    deletes: int | None = None  # among its rows, if that is known
 
     @property
     def leaves(self) -> tuple[Run, ...]:
@@ -55,6 +59,11 @@ class Run:
     @cached_property
     def lasts(self) -> Slots:
         return np.array([block.last_slot for block in self.blocks], np.uint64)
+
+    @cached_property
+    def indexes(self) -> tuple[SlotIndex, ...]:
+        """Of every block."""
+        return tuple(SlotIndex() for _ in self.blocks)
 
     def batch(self, index: int, schema: StateSchema) -> pa.RecordBatch:
         """A block, with the columns of today's *schema*."""
@@ -129,6 +138,7 @@ def run_of_batch(
         size=batch.nbytes,
         blocks=(block_of(batch, schema, size=batch.nbytes),) if batch.num_rows else (),
         load=lambda _: batch,
+        deletes=int(np.count_nonzero(deletes_of_batch(batch))),
     )
 
 
@@ -152,20 +162,47 @@ def find(run: Run, schema: StateSchema, slots: Slots, keys: Sequence[pa.Array]) 
     """
     starts = np.searchsorted(slots, run.firsts, "left")
     ends = np.searchsorted(slots, run.lasts, "right")
-    asked, rows = [], []
+    asked: list[Rows] = []
+    places: list[tuple[pa.RecordBatch, Rows]] = []
     for index in np.flatnonzero(starts < ends).tolist():
         batch = run.batch(index, schema)
-        part = np.arange(starts[index], ends[index])
-        here, at = _slots_in(slots_of_batch(batch), slots, part)
-        if here.size:
-            asked.append(here)
-            rows.append(batch.take(pa.array(at)).replace_schema_metadata(None))
-    if not rows:
+        wanted = slots[starts[index] : ends[index]]
+        which, at = run.indexes[index].find(slots_of_batch(batch), wanted)
+        if which.size:
+            asked.append(which + starts[index])
+            places.append((batch, at))
+    if not places:
         return None
-    found = Hits(np.concatenate(asked), pa.concat_batches(rows))
+    which = np.concatenate(asked)
+    found = Hits(which, _rows_at(places, schema, slots.take(which), run.deletes))
     if _same_keys(found, schema, keys).all():
         return found
     return _walk_collisions(run, schema, slots, keys, found.asked)
+
+
+def _rows_at(
+    places: Sequence[tuple[pa.RecordBatch, Rows]],
+    schema: StateSchema,
+    slots: Slots,
+    deletes: int | None,
+) -> pa.RecordBatch:
+    """The rows of several blocks, one after the other. What is known anyway is not read again."""
+    columns = [pa.array(slots)]
+    if deletes == 0:
+        columns.append(pa.array(np.full(len(slots), PUT, np.uint8)))
+    for number in range(len(columns), len(schema.run)):
+        parts = [(batch.column(number), at) for batch, at in places]
+        columns.append(_values_at(parts, schema.run.field(number).type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema.run.remove_metadata())
+
+
+def _values_at(parts: Sequence[tuple[pa.Array, Rows]], kind: pa.DataType) -> pa.Array:
+    """Arrow's own take costs more than the values, where a block has few of them."""
+    word = _WORDS.get(kind.bit_width) if pa.types.is_primitive(kind) else None
+    if word is None or any(column.null_count for column, _ in parts):
+        return pa.concat_arrays([column.take(pa.array(at)) for column, at in parts])
+    values = np.concatenate([fixed_values(column, word).take(at) for column, at in parts])
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
 def _slots_in(here: Slots, slots: Slots, asked: Rows) -> tuple[Rows, Rows]:

@@ -111,6 +111,7 @@ def read_run(data: pa.Buffer, where: str) -> Run:
         size=data.size,
         blocks=footer.blocks,
         load=_loader(data, footer, arrow, where),
+        deletes=footer.deletes,
     )
 
 
@@ -127,9 +128,10 @@ def footer_of(data: pa.Buffer, where: str) -> Footer:
 
 def check_run(run: Run) -> None:
     """Read all of a run: every block's checksum, the order, the counts. For verification."""
-    last = -1
+    last, deletes = -1, 0
     for index, block in enumerate(run.blocks):
         batch = run.load(index)
+        deletes += int(np.count_nonzero(deletes_of_batch(batch)))
         slots = slots_of_batch(batch)
         if int(slots[0]) < last or np.any(slots[1:] < slots[:-1]):
             raise RunDamaged(f"the rows of block {index} are not in order", where=run.name)
@@ -140,6 +142,8 @@ def check_run(run: Run) -> None:
         ):
             raise RunDamaged(f"block {index} is not as the footer says", where=run.name)
         last = int(slots[-1])
+    if run.deletes is not None and deletes != run.deletes:
+        raise RunDamaged("there are not as many deletes as the footer says", where=run.name)
 
 
 def _write(
