@@ -20,6 +20,7 @@ from lamina.state.local import RunFolder
 from lamina.state.operator import HASH, OperatorState, columns_of, merge_runs
 from lamina.state.partition import StatePartition
 from lamina.state.run import Run
+from lamina.state.run_file import check_run, open_run
 from lamina.state.schema import StateSchema
 from lamina.state.vnodes import SlotRange
 
@@ -75,7 +76,7 @@ def save(
     for name, operator in sorted(operators.items()):
         lists[name] = found = _Lists()
         for number, partition in enumerate(operator.partitions):
-            settled = _as_files(partition, operator.stored, folder)
+            settled = _as_files(_grounded(partition, folder), operator.stored, folder)
             found.partitions[number] = settled
             found.listed[number] = [leaf for run in settled.runs for leaf in run.leaves]
             uploads += _missing(name, number, settled, operator.stored)
@@ -130,6 +131,32 @@ def check_keys(name: str, keyed: KeyedState, schema: StateSchema) -> None:
 
 def range_of_ranks(ranks: tuple[int, int]) -> SlotRange:
     return SlotRange(ranks[0] << 56, ((ranks[1] + 1) << 56) - 1)
+
+
+def _grounded(partition: StatePartition, folder: RunFolder) -> StatePartition:
+    """The same list with every run above the oldest one standing on it wholly.
+
+    After a rescale the oldest layer may have gaps, where partitions were empty. A delta above a gap
+    would have nothing below it with the next P, so it becomes one with the oldest.
+    """
+    if not partition.runs:
+        return partition
+    held = sorted((leaf.within.first, leaf.within.last) for leaf in partition.runs[0].leaves)
+    gaps = [
+        index
+        for index, run in enumerate(partition.runs)
+        if not all(_is_held(leaf.within.cut(partition.within), held) for leaf in run.leaves)
+    ]
+    return merge_runs(partition, range(gaps[-1] + 1), folder) if gaps else partition
+
+
+def _is_held(within: SlotRange, held: Iterable[tuple[int, int]]) -> bool:
+    """Whether *held*, which are in order, have all of it."""
+    at = within.first
+    for first, last in held:
+        if first <= at <= last:
+            at = last + 1
+    return at > within.last
 
 
 def _as_files(
@@ -192,6 +219,7 @@ def _upload(
     for upload in sorted(uploads, key=lambda u: u.run.size):
         run = upload.run
         assert run.path is not None
+        check_run(open_run(run.path))  # a damaged file can be made again; a damaged object cannot
         if run.size <= min(INLINE_BYTES_MAX, budget):
             budget -= run.size
             upload.inline = True

@@ -114,7 +114,12 @@ class OperatorState:
 
 
 def merge_runs(partition: StatePartition, chosen: range, folder: RunFolder) -> StatePartition:
-    """The partition with the *chosen* runs as one file."""
+    """The partition with the *chosen* runs as one file.
+
+    Layers of a rescaled state may overlap in epochs, where they are of different vnodes. What is
+    merged is of all vnodes: neighbours that overlap with it join in, so that the list is in order.
+    """
+    chosen = _in_order(partition.runs, chosen)
     inputs = partition.runs[chosen.start : chosen.stop]
     return partition.merge(
         chosen,
@@ -122,6 +127,23 @@ def merge_runs(partition: StatePartition, chosen: range, folder: RunFolder) -> S
             inputs, batches, partition.schema, floor=floor, within=partition.within
         ),
     )
+
+
+def _in_order(runs: Sequence[Run], chosen: range) -> range:
+    """The smallest range around *chosen* that begins after all below it, and ends before all above.
+
+    Only the first merge after P has become smaller ever takes in more than it was asked to.
+    """
+    start, end = chosen.start, chosen.stop
+    while True:
+        first = min(run.first_epoch for run in runs[start:end])
+        last = max(run.last_epoch for run in runs[start:end])
+        if any(run.last_epoch >= first for run in runs[:start]):
+            start -= 1
+        elif any(run.first_epoch <= last for run in runs[end:]):
+            end += 1
+        else:
+            return range(start, end)
 
 
 def ranges_of(partitions: int) -> list[SlotRange]:
