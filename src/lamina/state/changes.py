@@ -12,6 +12,7 @@ from lamina.state.hashing import spark_xxhash64, vnodes_of
 from lamina.state.keys import normalise
 from lamina.state.run import slots_of_batch, sort_order
 from lamina.state.schema import DELETE, PUT, StateSchema, null_where
+from lamina.state.stored_types import as_stored
 from lamina.state.vnodes import Mask, SlotRange, Slots, slots_of
 
 
@@ -80,6 +81,7 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
     column = batch.column(field.name)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    column = as_stored(column, field.type)
     if column.type != field.type:
         raise StateChanged(
             f"the column {field.name!r} is {column.type}, and {field.type} in the state"

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from lamina.errors import Corrupt, StateChanged, UsageError
 from lamina.state.hashing import check_key_type
+from lamina.state.stored_types import stored_schema
 from lamina.state.vnodes import Mask, Rows
 
 SLOT, OP = "_slot", "_op"
@@ -33,13 +34,15 @@ KEYS_META, TIME_META, FLOOR_META = b"lamina.keys", b"lamina.time", b"lamina.floo
 
 @dataclass(frozen=True)
 class StateSchema:
-    """The columns of one operator's state."""
+    """The columns of one operator's state, in the one spelling that state has of each type."""
 
     key: pa.Schema
     value: pa.Schema
     time: str | None = None  # rows are expired by it
 
     def __post_init__(self) -> None:
+        for name in ("key", "value"):
+            object.__setattr__(self, name, stored_schema(getattr(self, name)))
         names = [*self.key.names, *self.value.names]
         if not self.key.names:
             raise UsageError("state has at least one key column")
