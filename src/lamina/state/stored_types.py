@@ -1,15 +1,14 @@
 """Types as state keeps them: what differs only in spelling is one type.
 
 A session's time zone, large strings, the name of a list's items, and what a plan happens to know
-about nulls inside of a value are part of an Arrow type, and change while the data stays the same. If
-state kept them, such a change would look like another key type, and be refused (R9).
+about nulls inside of a value are part of an Arrow type, and change while the data stays. If state
+kept them, such a change would look like another key type, and be refused (R9).
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
 from pyarrow import types as at
-
 
 _SPELLINGS = {
     pa.large_string(): pa.string(),
