@@ -145,7 +145,7 @@ def _count(screen: Screen, asked: _Asked, place: shapes.Shape) -> None:
     if screen.as_json:
         screen.json(place | {"operator": info_shape(asked.info, keys)})
     else:
-        screen.line(counted(keys, "key"))
+        screen.line(f"{keys} {'key' if keys == 1 else 'keys'}")
 
 
 def _write(screen: Screen, asked: _Asked, path: Path) -> None:
