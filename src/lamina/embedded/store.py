@@ -16,11 +16,11 @@ import pyarrow as pa
 from lamina.checkpoint import create_savepoint
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.savepoints import Savepoint
+from lamina.checkpoint.saving import Saved, Saving
 from lamina.embedded.byte_table import BYTE_TABLE, BYTES, Puts, check_bytes
 from lamina.embedded.fetching import fetch_runs, find_checkpoint
 from lamina.embedded.loading import load_states
 from lamina.embedded.offsets import Offsets, connectors
-from lamina.embedded.saving import Saved, Saving
 from lamina.embedded.table import Place, Table
 from lamina.errors import Refused, RunDamaged, UsageError
 from lamina.format.commit import AdoptRecord, CheckpointRecord, CommitRecord, Point

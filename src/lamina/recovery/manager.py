@@ -53,6 +53,7 @@ class Recovered:
     state: RecoveredState
     home: Home
     driver: DriverLog
+    commits: tuple[CommitRecord, ...] = ()  # what was adopted: to be replayed, or still published
 
     def close(self) -> None:
         self.driver.close()
@@ -135,7 +136,7 @@ class RecoveryManager:
         state = RecoveredState(
             self._disk, plan, manifest, replayed, files, summary, driver.generation
         )
-        return Recovered(state, home, driver)
+        return Recovered(state, home, driver, adopted)
 
     # claim
 

@@ -1,9 +1,9 @@
-"""A checkpoint of an embedded store, made beside its epochs: it reads lists that never change."""
+"""A checkpoint of keyed state, made beside further epochs: it reads lists that never change."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Thread
 
 from lamina.checkpoint.checkpointer import Checkpointer
@@ -11,7 +11,7 @@ from lamina.checkpoint.state import SavedState, save
 from lamina.format.commit import CommitRecord
 from lamina.format.log import Committed
 from lamina.format.manifest import with_operators
-from lamina.format.manifest_model import CheckpointManifest
+from lamina.format.manifest_model import CheckpointManifest, SinkCommitStatus
 from lamina.ids import CheckpointId
 from lamina.state.local import RunFolder
 from lamina.state.operator import OperatorState
@@ -26,6 +26,19 @@ class Saved:
     state: SavedState
 
 
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """What a manifest says beside state and offsets, if there is a pipeline around them."""
+
+    id: str | None = None
+    hash: str | None = None
+    sink_epochs: Mapping[str, int] = field(default_factory=dict)
+    sink_statuses: Mapping[str, SinkCommitStatus] = field(default_factory=dict)
+
+
+NO_PIPELINE = Pipeline()
+
+
 class Saving:
     """One checkpoint on its way; `wait` gives it, or raises what went wrong."""
 
@@ -37,12 +50,14 @@ class Saving:
         folder: RunFolder,
         *,
         parent: CheckpointId | None,
+        pipeline: Pipeline = NO_PIPELINE,
     ) -> None:
         self._checkpointer = checkpointer
         self._commit = commit
         self._operators = operators
         self._folder = folder
         self._parent = parent
+        self._pipeline = pipeline
         self._saved: Saved | None = None
         self._error: BaseException | None = None
         self._thread = Thread(target=self._run, name="lamina-checkpoint", daemon=True)
@@ -51,6 +66,10 @@ class Saving:
     @property
     def has_succeeded(self) -> bool:
         return self._saved is not None
+
+    @property
+    def is_over(self) -> bool:
+        return not self._thread.is_alive()
 
     def join(self) -> None:
         """Wait until it is over, whatever came of it."""
@@ -86,6 +105,10 @@ class Saving:
             table_offsets=commit.table_offsets,
             watermark=commit.watermark,
             source_watermarks=commit.source_watermarks,
+            pipeline_id=self._pipeline.id,
+            pipeline_hash=self._pipeline.hash,
+            sink_epochs=self._pipeline.sink_epochs,
+            sink_commit_statuses=self._pipeline.sink_statuses,
         )
         manifest = with_operators(head, saved.entries())
         return Saved(self._checkpointer.commit(begin, manifest), manifest, saved)
