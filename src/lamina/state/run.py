@@ -25,6 +25,8 @@ from lamina.state.slot_index import SlotIndex
 from lamina.state.vnodes import EVERYTHING, Mask, Rows, SlotRange, Slots
 
 Load = Callable[[int], pa.RecordBatch]
+_RADIX_SHIFTS = tuple(np.uint64(bits) for bits in (16, 32, 48))
+_RADIX_ROWS = 4096  # below, comparing is faster
 _WORDS = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
@@ -261,12 +263,27 @@ def sort_order(slots: Slots, keys: Sequence[pa.Array]) -> Rows | None:
     """
     order = None
     if np.any(slots[1:] < slots[:-1]):
-        order = np.argsort(slots, kind="stable")
-        slots = slots[order]
+        order = _by_slot(slots)
+        slots = slots.take(order)
     equal_next = slots[1:] == slots[:-1]
     if equal_next.any():
         order = _order_collisions(slots, equal_next, keys, order)
         return None if np.array_equal(order, np.arange(len(order))) else order
+    return order
+
+
+def _by_slot(slots: Slots) -> Rows:
+    """The rows in the order of their slots, for which numpy has no radix sort beyond 16 bits.
+
+    Three passes over the upper 48 bits: hashes that agree in all of them are rare.
+    """
+    order = np.arange(len(slots))
+    for shift in _RADIX_SHIFTS if len(slots) >= _RADIX_ROWS else ():
+        digits = (slots >> shift).astype(np.uint16).take(order)
+        order = order.take(digits.argsort(kind="stable"))
+    ordered = slots.take(order)
+    if np.any(ordered[1:] < ordered[:-1]):
+        return np.argsort(slots, kind="stable")
     return order
 
 
