@@ -1,0 +1,1 @@
+"""Outside systems: where output goes."""

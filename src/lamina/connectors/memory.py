@@ -1,0 +1,54 @@
+"""A sink in memory, for tests: rows and position change in one step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lamina.engine.ports import Publication
+from lamina.errors import Fenced
+from lamina.format.commit import Point
+from lamina.protocol.sinks import SinkPosition, check_fence
+
+
+@dataclass(slots=True)
+class MemoryTable:
+    """What outlives a process: a table of an outside system."""
+
+    pipeline: str = ""
+    generation: int = 0
+    point: Point | None = None
+    epochs: dict[int, list[pa.Table]] = field(default_factory=dict)
+
+    def rows(self) -> list[dict[str, object]]:
+        """Every row, in the order of the epochs."""
+        tables = [table for epoch in sorted(self.epochs) for table in self.epochs[epoch]]
+        return [row for table in tables for row in table.to_pylist()]
+
+
+class MemorySink:
+    """Publishes into a `MemoryTable`."""
+
+    delivery = "exactly once"
+
+    def __init__(self, name: str, table: MemoryTable) -> None:
+        self.name = name
+        self.table = table
+
+    def position(self) -> SinkPosition:
+        return SinkPosition(self.table.pipeline, self.table.generation, self.table.point)
+
+    def fence(self, generation: int) -> SinkPosition:
+        check_fence(self.position(), generation)
+        self.table.generation = generation
+        return self.position()
+
+    def publish(self, publication: Publication) -> None:
+        if publication.generation < self.table.generation:
+            raise Fenced(f"the sink has seen generation {self.table.generation}")
+        files = [pq.read_table(publication.home / file.path) for file in publication.files]
+        self.table.pipeline = publication.pipeline
+        self.table.epochs[publication.point.epoch] = files
+        self.table.point = publication.point

@@ -1,0 +1,150 @@
+"""What the engine, its runners and their tasks say to each other: values that can be pickled.
+
+StreamWork   one stream, one epoch: what to read, the state it has, what to write
+TaskWork     the part of one partition
+TaskResult   the one row that a task returns: where its bytes are, with their proofs (R1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lamina.format.commit import WalRange
+from lamina.pipeline.model import Emit
+from lamina.state.merge import Merge
+
+Offset = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file of a source, as it was when it was planned."""
+
+    path: str
+    size: int
+    changed_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRange:
+    """The rows of a source from *start* to *end*."""
+
+    source: str
+    start: Offset
+    end: Offset
+    files: tuple[SourceFile, ...] = ()  # of a source of files: what lies between
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRows:
+    """What a stream has put out in this epoch; no file if there is none."""
+
+    stream: str
+    files: tuple[str, ...]  # below the home
+
+
+@dataclass(frozen=True, slots=True)
+class RunRef:
+    """Where a run lies: a range of the WAL, or a run file; and the slots of it that count."""
+
+    path: str
+    offset: int  # -1: a run file
+    size: int
+    crc: int
+    first_epoch: int
+    last_epoch: int
+    first_slot: int
+    last_slot: int
+
+    @property
+    def name(self) -> str:
+        """As lists of runs call it."""
+        return self.path if self.offset < 0 else f"{self.path}:{self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorPlan:
+    """The keyed state of a stream: Arrow schemas, serialized, and how old and new become one."""
+
+    key_schema: bytes
+    value_schema: bytes
+    merges: tuple[Merge, ...]
+    time: str | None
+    emit: Emit
+
+
+@dataclass(frozen=True, slots=True)
+class StreamWork:
+    """Everything a runner needs for one stream in one epoch."""
+
+    stream: str
+    epoch: int
+    generation: int
+    run_id: str
+    home: str
+    home_id: bytes
+    partitions: int
+    input: SourceRange | StagedRows
+    operator: OperatorPlan | None = None
+    runs: tuple[tuple[RunRef, ...], ...] = ()  # by partition, oldest first
+    floor: int | None = None  # what is older is late, and gone when this epoch is over
+    state_folder: str = ""
+
+    def task(self, partition: int, attempt: str) -> TaskWork:
+        return TaskWork(self, partition, attempt)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskWork:
+    """One partition of a stream's epoch; *attempt* tells two copies of a task apart."""
+
+    stream: StreamWork
+    partition: int
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A file of output, synced."""
+
+    path: str  # below the home
+    size: int
+    sha256: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class MergedRuns:
+    """A run file that a task has made of others (R10)."""
+
+    inputs: tuple[str, ...]
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What one task has done; only results that the runner returns ever count."""
+
+    partition: int
+    range: WalRange | None = None
+    staged: tuple[Staged, ...] = ()
+    merged: tuple[MergedRuns, ...] = ()
+    rows_in: int = 0
+    late: int = 0
+    keys: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was read of a source: rows, the latest event time, rows without one."""
+
+    rows: int = 0
+    latest_us: int | None = None
+    without_time: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamResult:
+    tasks: tuple[TaskResult, ...]
+    seen: Mapping[str, Seen] = field(default_factory=dict)

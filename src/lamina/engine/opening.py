@@ -1,0 +1,132 @@
+"""From a compiled pipeline to a running engine: claim, recover, open the state of every stream."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from lamina.checkpoint.checkpointer import Checkpointer
+from lamina.clock import Clock, SystemClock, new_writer_id
+from lamina.disk import LocalDisk
+from lamina.engine.engine import Engine, EnginePlan, EngineSettings, FailPoint
+from lamina.engine.ports import Runner, Sink, Source
+from lamina.engine.states import States, memory_name
+from lamina.format.commit import CommitRecord
+from lamina.os_errors import typed_errors
+from lamina.recovery.manager import Recovered, RecoveryConfig, RecoveryManager
+from lamina.recovery.operators import EpochRange, FoundState, found_states
+from lamina.state.layers import PlacedRun
+from lamina.state.local import RunFolder
+from lamina.state.run_file import open_run
+from lamina.store import Store
+
+STATE = "state"
+
+
+def open_engine(
+    plan: EnginePlan,
+    *,
+    home: Path,
+    store: Store,
+    runner: Runner,
+    sources: Mapping[str, Source],
+    sinks: Mapping[str, Sink],
+    settings: EngineSettings | None = None,
+    recovery: RecoveryConfig | None = None,
+    clock: Clock | None = None,
+    fail_point: FailPoint = lambda _: None,
+) -> Engine:
+    """Claim the pipeline, recover it, and be ready for its next epoch."""
+    clock, settings, home = clock or SystemClock(), settings or EngineSettings(), home.absolute()
+    config = replace(recovery or RecoveryConfig(), partitions=settings.partitions)
+    folder = RunFolder(home / STATE / new_writer_id(clock))
+    disk, checkpointer = LocalDisk(home), Checkpointer(store, clock=clock)
+    with ExitStack() as on_failure:
+        on_failure.callback(shutil.rmtree, folder.path, ignore_errors=True)
+        recovered = RecoveryManager(
+            disk,
+            checkpointer,
+            scratch=folder.path,
+            sinks=list(sinks.values()),
+            config=config,
+            clock=clock,
+        ).run()
+        on_failure.callback(recovered.close)
+        _prepare(folder.path)
+        states = _open_states(plan, sources, recovered, folder, settings.partitions)
+        engine = Engine(
+            plan,
+            runner=runner,
+            sources=sources,
+            sinks=sinks,
+            recovered=recovered,
+            checkpointer=checkpointer,
+            states=states,
+            folder=folder,
+            home=home,
+            clock=clock,
+            settings=settings,
+            fail_point=fail_point,
+        )
+        on_failure.pop_all()
+    return engine
+
+
+def _open_states(
+    plan: EnginePlan,
+    sources: Mapping[str, Source],
+    recovered: Recovered,
+    folder: RunFolder,
+    partitions: int,
+) -> States:
+    """Every stream's state as recovery found it; a stream that is gone keeps its state aside."""
+    state, disk = recovered.state, recovered.home.disk
+    ranges = [each for commit in state.replayed for each in _ranges(commit)]
+    found = found_states(state.manifest, state.files, ranges, disk)
+    states = States(disk, partitions)
+    states.note_ranges(each.place for each in ranges)
+    operators = state.manifest.operators if state.manifest else {}
+    for stream in plan.streams:
+        if stream.operator is not None:
+            each = _with_files(found.pop(stream.name, FoundState()), folder)
+            states.open(stream.name, stream.operator, each, operators.get(stream.name))
+    for source in sources:
+        states.open_memory(source, found.pop(memory_name(source), FoundState()))
+    for name, each in found.items():
+        states.keep_aside(name, each)
+    return states
+
+
+def _ranges(commit: CommitRecord) -> list[EpochRange]:
+    return [EpochRange(place, commit.epoch, commit.partitions) for place in commit.ranges]
+
+
+def _with_files(found: FoundState, folder: RunFolder) -> FoundState:
+    """Runs that lie inline in the manifest as files: tasks open files."""
+    placed, stored = [], dict(found.stored)
+    for each in found.placed:
+        entry = stored.get(each.run.name)
+        inline = entry.decode_inline() if entry is not None else None
+        if entry is None or inline is None:
+            placed.append(each)
+            continue
+        path = folder.path / f"inline-{entry.sha256}.run"
+        if not path.exists():
+            with typed_errors(path):
+                path.write_bytes(inline)
+        run = open_run(path)
+        stored[run.name] = entry
+        placed.append(PlacedRun(run, each.within))
+    return FoundState(placed, stored)
+
+
+def _prepare(own: Path) -> None:
+    """A folder for run files, and none of processes that are gone: this one has the home's lock."""
+    with typed_errors(own.parent):
+        own.mkdir(parents=True, exist_ok=True)
+        for folder in own.parent.iterdir():
+            if folder != own:
+                shutil.rmtree(folder)

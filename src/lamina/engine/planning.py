@@ -1,0 +1,78 @@
+"""What an epoch is made of: pure decisions about offsets and watermarks.
+
+An epoch applies the watermark that was committed with its parent. The latest event time of the rows
+that it reads acts in the next one. So with the same epochs the result is the same, whatever was
+killed in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lamina.engine.model import Seen, SourceRange
+
+
+@dataclass(frozen=True, slots=True)
+class Watermarks:
+    """Event time as it was committed: of every source, in microseconds."""
+
+    by_source: Mapping[str, int] = field(default_factory=dict)
+
+    def of(self, sources: frozenset[str]) -> int | None:
+        """The watermark of a stream that reads *sources*: the slowest one's; None before it."""
+        known = [self.by_source.get(source) for source in sorted(sources)]
+        if not known or any(time is None for time in known):
+            return None
+        return min(time for time in known if time is not None)
+
+    def advanced(
+        self,
+        seen: Mapping[str, Seen],
+        delays_us: Mapping[str, int],
+        max_ahead_us: int | None,
+    ) -> Watermarks:
+        """After an epoch that has read *seen*: it never falls.
+
+        A row further ahead of the watermark than *max_ahead_us* does not move it: it would make
+        everything else late.
+        """
+        after = dict(self.by_source)
+        for source, delay in delays_us.items():
+            latest = seen[source].latest_us if source in seen else None
+            if latest is None:
+                continue
+            now = latest - delay
+            before = after.get(source)
+            if before is not None and max_ahead_us is not None and now > before + max_ahead_us:
+                continue
+            after[source] = now if before is None else max(before, now)
+        return Watermarks(after)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochPlan:
+    """What one epoch reads, and the watermark it applies."""
+
+    epoch: int
+    ranges: Mapping[str, SourceRange]
+    watermarks: Watermarks
+
+    @property
+    def has_input(self) -> bool:
+        return any(each.start != each.end for each in self.ranges.values())
+
+
+def plan_epoch(
+    epoch: int,
+    ranges: Mapping[str, SourceRange],
+    committed: Watermarks,
+    applied: Watermarks,
+) -> EpochPlan | None:
+    """The next epoch, or None if there is nothing to do.
+
+    Something is to do if a source has more, or if the committed watermark has moved on and no epoch
+    has applied it yet: after the last data one more epoch closes windows.
+    """
+    plan = EpochPlan(epoch, ranges, committed)
+    return plan if plan.has_input or committed != applied else None

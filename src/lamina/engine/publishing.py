@@ -1,0 +1,125 @@
+"""Driving sinks: every decided epoch reaches every sink, in order, once.
+
+A sink that fails is not skipped and not waited for in every epoch: it is tried again with back-off,
+and holds the pipeline when it is too far behind (R6, R7).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lamina.clock import Clock
+from lamina.engine.model import Staged
+from lamina.engine.ports import Publication, Sink
+from lamina.errors import StoreError
+from lamina.format.commit import CommitRecord, SinkAhead
+from lamina.format.manifest_model import Committed, Failed, Pending, SinkCommitStatus
+from lamina.protocol.sinks import Publish, decide_publish
+from lamina.wal.driver_log import rule_commit
+
+FIRST_WAIT_S = 0.5
+WAIT_MAX_S = 60.0
+
+
+@dataclass(slots=True)
+class _Line:
+    """What one sink has still to get."""
+
+    sink: Sink
+    waiting: deque[CommitRecord] = field(default_factory=deque)
+    published: int = 0
+    error: str = ""
+    wait_s: float = 0.0
+    next_try: float = 0.0
+
+
+class Publisher:
+    """All sinks of a pipeline."""
+
+    def __init__(
+        self,
+        sinks: Mapping[str, Sink],
+        *,
+        pipeline: str,
+        generation: int,
+        home: Path,
+        accepted: Mapping[str, SinkAhead],
+        clock: Clock,
+    ) -> None:
+        self._pipeline = pipeline
+        self._generation = generation
+        self._home = home
+        self._accepted = accepted
+        self._clock = clock
+        self._lines = {name: _Line(sink) for name, sink in sinks.items()}
+
+    def add(self, sink: str, commit: CommitRecord) -> None:
+        """An epoch that *sink* has to get."""
+        self._lines[sink].waiting.append(commit)
+
+    def note_published(self, sink: str, epoch: int) -> None:
+        """Where a sink stood when the process began."""
+        self._lines[sink].published = epoch
+
+    @property
+    def behind(self) -> int:
+        """How many epochs the slowest sink has still to get."""
+        return max((len(line.waiting) for line in self._lines.values()), default=0)
+
+    def statuses(self) -> dict[str, SinkCommitStatus]:
+        return {name: _status(line) for name, line in sorted(self._lines.items())}
+
+    def epochs(self) -> dict[str, int]:
+        """The last epoch each sink has published."""
+        return {name: line.published for name, line in sorted(self._lines.items())}
+
+    def drive(self, *, now: bool = False) -> None:
+        """Publish what is waiting, sink by sink; with *now* also to those in back-off.
+
+        A failure of the store or the network is kept and tried again; everything else stops.
+        """
+        for line in self._lines.values():
+            if line.waiting and (now or self._clock.monotonic() >= line.next_try):
+                self._drive(line)
+
+    def _drive(self, line: _Line) -> None:
+        try:
+            while line.waiting:
+                self._publish(line.sink, line.waiting[0])
+                line.published = line.waiting.popleft().epoch
+            line.error, line.wait_s = "", 0.0
+        except StoreError as error:
+            line.error = str(error)
+            line.wait_s = min(max(FIRST_WAIT_S, line.wait_s * 2), WAIT_MAX_S)
+            line.next_try = self._clock.monotonic() + line.wait_s
+
+    def _publish(self, sink: Sink, commit: CommitRecord) -> None:
+        decision = decide_publish(
+            sink.position(),
+            rule_commit(commit),
+            pipeline=self._pipeline,
+            generation=self._generation,
+            accepted=self._accepted.get(sink.name),
+        )
+        if decision is Publish.NOW:
+            files = [
+                Staged(file.path, file.size, file.sha256, file.rows)
+                for file in commit.staged
+                if file.sink == sink.name
+            ]
+            sink.publish(
+                Publication(self._pipeline, self._generation, commit.point, files, self._home)
+            )
+
+    def errors(self) -> dict[str, str]:
+        """Why sinks are behind, for people."""
+        return {name: line.error for name, line in self._lines.items() if line.error}
+
+
+def _status(line: _Line) -> SinkCommitStatus:
+    if line.error:
+        return Failed(line.error)
+    return Pending() if line.waiting else Committed()

@@ -1,0 +1,108 @@
+"""Output of a task as an immutable Parquet file, synced before the task returns (R7)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lamina.engine.model import Staged, TaskWork
+from lamina.format.names import escape
+from lamina.os_errors import typed_errors
+
+STAGED = "staged"
+
+
+def stage(task: TaskWork, batches: Iterable[pa.RecordBatch]) -> tuple[Staged, ...]:
+    """Write rows to a file of this attempt's own; no rows, no file."""
+    work = task.stream
+    folder = Path(work.home) / STAGED / f"{work.epoch:020d}"
+    attempt = escape(f"{work.run_id}-{task.attempt}")  # an epoch that was killed is run again
+    name = f"{escape(work.stream)}-{task.partition:05d}-{attempt}.parquet"
+    writer: _Writer | None = None
+    with typed_errors(folder / name):
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            if writer is None:
+                folder.mkdir(parents=True, exist_ok=True)
+                writer = _Writer(folder / name, batch.schema)
+            writer.write(batch)
+        if writer is None:
+            return ()
+        size, sha256 = writer.close()
+    path = f"{STAGED}/{folder.name}/{name}"
+    return (Staged(path, size, sha256, writer.rows),)
+
+
+def drop_staged(home: Path, floor: int) -> None:
+    """Remove the output of epochs up to *floor*: every sink has it, no recovery needs it (R7)."""
+    folder = home / STAGED
+    with typed_errors(folder):
+        if not folder.exists():
+            return
+        for epoch in folder.iterdir():
+            if epoch.name.isdigit() and int(epoch.name) <= floor:
+                shutil.rmtree(epoch)
+
+
+class _Writer:
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._path = path
+        self._file = _Hashed(path.open("xb"))
+        self._parquet = pq.ParquetWriter(pa.PythonFile(self._file, "w"), schema)
+        self.rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._parquet.write_batch(batch)
+        self.rows += batch.num_rows
+
+    def close(self) -> tuple[int, str]:
+        """Everything on disk, and the name in its folder, and the folder in its own."""
+        self._parquet.close()
+        self._file.sync()
+        for folder in (self._path.parent, self._path.parent.parent):
+            _sync_folder(folder)
+        return self._file.size, self._file.digest.hexdigest()
+
+
+class _Hashed:
+    """A file that hashes what is written to it."""
+
+    closed = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.digest = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: Any) -> int:
+        self._file.write(data)
+        self.digest.update(data)
+        self.size += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def sync(self) -> None:
+        self._file.flush()
+        os.fdatasync(self._file.fileno())
+        self._file.close()
+
+    def close(self) -> None:
+        """Arrow closes what it is given; `sync` has done it."""
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,177 @@
+"""The driver's lists of runs, of every stream with state; and what tasks get of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from lamina.checkpoint.state import SavedOperator, check_keys, settle
+from lamina.disk.base import Disk
+from lamina.engine.model import MergedRuns, OperatorPlan, RunRef, SourceFile, TaskResult
+from lamina.engine.task import schema_of
+from lamina.errors import StateChanged
+from lamina.format.commit import WalRange
+from lamina.format.manifest_model import OperatorRuns
+from lamina.recovery.operators import EpochRange, FoundState, wal_run
+from lamina.state.changes import changes
+from lamina.state.local import RunFolder
+from lamina.state.operator import OperatorState
+from lamina.state.partition import look_up
+from lamina.state.run import Run
+from lamina.state.run_file import open_run
+from lamina.state.schema import StateSchema, check_successor
+from lamina.state.vnodes import SlotRange
+
+MEMORY = StateSchema(
+    pa.schema([pa.field("path", pa.string(), nullable=False)]),
+    pa.schema({"size": pa.int64(), "changed_us": pa.int64()}),
+)
+
+
+def memory_name(source: str) -> str:
+    """How the state is called in which a source keeps the files it has read."""
+    return f"files of {source}"
+
+
+class FileMemory:
+    """The files of one source, looked up in its keyed state."""
+
+    def __init__(self, operator: OperatorState) -> None:
+        self._operator = operator
+
+    def find(self, paths: Sequence[str]) -> Sequence[SourceFile | None]:
+        keys = pa.record_batch({"path": pa.array(paths, pa.string())})
+        looked = look_up(self._operator.partitions, keys)
+        columns = (column.to_pylist() for column in looked.values.columns)
+        return [
+            SourceFile(path, size, changed) if found else None
+            for path, found, size, changed in zip(paths, looked.found, *columns, strict=True)
+        ]
+
+
+class States:
+    """What each operator's state consists of, as of the last COMMIT."""
+
+    def __init__(self, disk: Disk, partitions: int) -> None:
+        self._disk = disk
+        self._partitions = partitions
+        self._operators: dict[str, OperatorState] = {}
+        self._ranges: dict[str, WalRange] = {}  # of runs that lie in the WAL, by name
+
+    @property
+    def operators(self) -> Mapping[str, OperatorState]:
+        return self._operators
+
+    def open(
+        self, name: str, plan: OperatorPlan, found: FoundState, entries: OperatorRuns | None
+    ) -> None:
+        """The state of a stream as recovery found it; its columns must be those of today (R9)."""
+        schema = schema_of(plan)
+        if entries is not None and entries.keyed is not None:
+            check_keys(name, entries.keyed, schema)
+        stored = found.schema(name)
+        if stored is not None:
+            check_successor(stored, schema, name)
+        self._operators[name] = OperatorState.open(
+            schema, self._partitions, merges=plan.merges, placed=found.placed, stored=found.stored
+        )
+
+    def open_memory(self, source: str, found: FoundState) -> None:
+        """The files that a source has read, as recovery found them."""
+        self._operators[memory_name(source)] = OperatorState.open(
+            MEMORY, self._partitions, placed=found.placed, stored=found.stored
+        )
+
+    def memory(self, source: str) -> FileMemory:
+        return FileMemory(self._operators[memory_name(source)])
+
+    def remembered(
+        self, source: str, files: Sequence[SourceFile], folder: RunFolder
+    ) -> dict[int, pa.RecordBatch]:
+        """Files as runs of a source's memory, by partition; its own runs are kept few."""
+        name = memory_name(source)
+        self._operators[name] = self._operators[name].merged(folder)
+        batch = pa.RecordBatch.from_pylist(
+            [{"path": f.path, "size": f.size, "changed_us": f.changed_us} for f in files],
+            MEMORY.row,
+        )
+        applied = self._operators[name].apply(changes(MEMORY, batch), old_values=False)
+        return {number: each.run for number, each in applied.items()}
+
+    def keep_aside(self, name: str, found: FoundState) -> None:
+        """State of a stream that is not in the pipeline any more: checkpoints go on having it."""
+        schema = found.schema(name)
+        if schema is not None:
+            self._operators[name] = OperatorState.open(
+                schema, self._partitions, placed=found.placed, stored=found.stored
+            )
+
+    def note_ranges(self, ranges: Iterable[WalRange]) -> None:
+        """Where runs lie that recovery has found in the WAL."""
+        for place in ranges:
+            self._ranges[f"{place.segment}:{place.offset}"] = place
+
+    def refs(self, name: str) -> tuple[tuple[RunRef, ...], ...]:
+        """What the tasks of a stream open, by partition."""
+        operator = self._operators[name]
+        return tuple(
+            tuple(self._ref(leaf) for run in partition.runs for leaf in run.leaves)
+            for partition in operator.partitions
+        )
+
+    def advance(self, name: str, tasks: Iterable[TaskResult], epoch: int) -> None:
+        """After COMMIT: the runs of the epoch on top, merged ones in the place of their inputs."""
+        operator = self._operators[name]
+        for task in tasks:
+            partition = operator.partitions[task.partition]
+            runs = list(partition.runs)
+            for merged in task.merged:
+                runs = _merged(runs, merged, partition.within)
+            if task.range is not None:
+                self.note_ranges([task.range])
+                each = EpochRange(task.range, epoch, self._partitions)
+                runs.append(replace(wal_run(self._disk, each), within=partition.within))
+            operator = operator.with_partition(task.partition, partition.with_runs(runs))
+        self._operators[name] = operator
+
+    def settle(self, name: str, saved: SavedOperator) -> None:
+        """A checkpoint exists: its files take the place of WAL runs."""
+        self._operators[name] = settle(self._operators[name], saved)
+        self._forget_ranges()
+
+    def _forget_ranges(self) -> None:
+        used = {
+            leaf.name
+            for operator in self._operators.values()
+            for run in operator.runs()
+            for leaf in run.leaves
+        }
+        self._ranges = {name: place for name, place in self._ranges.items() if name in used}
+
+    def _ref(self, leaf: Run) -> RunRef:
+        place = self._ranges.get(leaf.name)
+        if place is None and leaf.path is None:
+            raise StateChanged(f"the run {leaf.name} lies in no file that a task could open")
+        return RunRef(
+            path=str(leaf.path) if place is None else place.segment,
+            offset=-1 if place is None else place.offset,
+            size=leaf.size if place is None else place.size,
+            crc=0 if place is None else place.crc,
+            first_epoch=leaf.first_epoch,
+            last_epoch=leaf.last_epoch,
+            first_slot=leaf.within.first,
+            last_slot=leaf.within.last,
+        )
+
+
+def _merged(runs: list[Run], merged: MergedRuns, within: SlotRange) -> list[Run]:
+    """The list with a merged file in the place of its inputs, if they are all there in a row."""
+    names = [run.name for run in runs]
+    start = names.index(merged.inputs[0]) if merged.inputs[0] in names else -1
+    if start < 0 or tuple(names[start : start + len(merged.inputs)]) != merged.inputs:
+        return runs
+    made = replace(open_run(Path(merged.path)), within=within, inputs=merged.inputs)
+    return [*runs[:start], made, *runs[start + len(merged.inputs) :]]

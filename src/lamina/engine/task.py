@@ -1,0 +1,182 @@
+"""What a task does with its partition: merge, log, stage. The same in every runner.
+
+1  new partials as sorted changes; those that are late are counted and left out
+2  runs of the partition that should be one become one (R10)
+3  old and new values merged; the new run appended to the core's WAL, synced (R1)
+4  the rows that come out: changed ones, or those of windows that have closed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from lamina.disk import LocalDisk
+from lamina.engine.model import MergedRuns, OperatorPlan, RunRef, TaskResult, TaskWork
+from lamina.errors import Refused, UsageError
+from lamina.format.commit import WalRange
+from lamina.pipeline.model import Emit
+from lamina.recovery.operators import EpochRange, wal_run
+from lamina.state.changes import changes
+from lamina.state.layers import PlacedRun, stack
+from lamina.state.local import RunFolder
+from lamina.state.operator import merge_runs
+from lamina.state.partition import StatePartition
+from lamina.state.run import Run, run_of_batch
+from lamina.state.run_file import open_run
+from lamina.state.schema import FLOOR_META, StateSchema, time_values
+from lamina.state.vnodes import Mask, SlotRange, Slots, slots_of
+from lamina.wal.writer import CoreWalWriter
+
+VNODE, HASH = "_vnode", "_hash"
+"""The columns that Spark computes beside the partials: where a key belongs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """A task's result, and its output as rows of the state: keys and partials."""
+
+    result: TaskResult
+    rows: Iterable[pa.RecordBatch]
+
+
+def update_state(task: TaskWork, batches: Iterable[pa.RecordBatch]) -> Updated:
+    """Bring one epoch's partials into the state of a partition; durable when it returns."""
+    work, plan = task.stream, task.stream.operator
+    assert plan is not None
+    schema = schema_of(plan)
+    partition, merged = _open(task, schema)
+    changed, rows_in, late = _changes(schema, batches, partition.within, work.floor)
+    applied = partition.apply(changed, old_values=plan.emit is Emit.ON_UPDATE)
+    run = applied.run
+    after = partition.with_run(run_of_batch(run)) if run.num_rows else partition
+    if plan.emit is Emit.ON_WINDOW_CLOSE and work.floor is not None:
+        rows, floor_run = after.expire(work.floor)
+        closed: Iterable[pa.RecordBatch] = list(rows)
+        run = run.replace_schema_metadata(floor_run.schema.metadata)
+    elif plan.emit is Emit.ON_WINDOW_CLOSE:
+        closed = ()
+    else:
+        closed = [schema.rows_of(applied.run)] if applied.run.num_rows else ()
+    result = TaskResult(
+        partition=task.partition,
+        range=_append(task, run),
+        merged=merged,
+        rows_in=rows_in,
+        late=late,
+        keys=sum(each.rows for each in after.runs),
+    )
+    return Updated(result, closed)
+
+
+def schema_of(plan: OperatorPlan) -> StateSchema:
+    """The state's columns as the plan carries them."""
+    key = pa.ipc.read_schema(pa.py_buffer(plan.key_schema))
+    value = pa.ipc.read_schema(pa.py_buffer(plan.value_schema))
+    return StateSchema(key, value, plan.time)
+
+
+def open_ref(ref: RunRef, disk: LocalDisk) -> Run:
+    """Map a run where it lies."""
+    if ref.offset < 0:
+        return open_run(Path(ref.path))
+    place = WalRange("", 0, ref.path, ref.offset, ref.size, ref.crc, 0)
+    return wal_run(disk, EpochRange(place, ref.last_epoch, 1))
+
+
+def _open(task: TaskWork, schema: StateSchema) -> tuple[StatePartition, tuple[MergedRuns, ...]]:
+    """The partition as the driver's list says, with fewer runs where that is due."""
+    work, plan = task.stream, task.stream.operator
+    assert plan is not None
+    disk = LocalDisk(Path(work.home))
+    within = SlotRange.of_partition(task.partition, work.partitions)
+    refs = work.runs[task.partition] if work.runs else ()
+    placed = [PlacedRun(open_ref(r, disk), SlotRange(r.first_slot, r.last_slot)) for r in refs]
+    partition = StatePartition(schema, stack(placed, within), merges=plan.merges, within=within)
+    folder = RunFolder(Path(work.state_folder))
+    merged: list[MergedRuns] = []
+    while (chosen := partition.plan_merge()) is not None:
+        partition = merge_runs(partition, chosen, folder)
+        made = partition.runs[chosen.start]
+        merged.append(MergedRuns(made.inputs, made.name))
+    return partition, tuple(merged)
+
+
+def _changes(
+    schema: StateSchema,
+    batches: Iterable[pa.RecordBatch],
+    within: SlotRange,
+    floor: int | None,
+) -> tuple[pa.RecordBatch, int, int]:
+    """The partials of this partition as sorted changes; how many came, and how many were late."""
+    listed = [batch for batch in batches if batch.num_rows]
+    if not listed:
+        return pa.RecordBatch.from_pylist([], schema.run), 0, 0
+    batch = pa.concat_batches(listed)
+    rows_in = batch.num_rows
+    if floor is not None and schema.time is not None:
+        batch = batch.filter(pa.array(_on_time(schema, batch, floor)))
+    vnodes = np.asarray(batch.column(VNODE).to_numpy(zero_copy_only=False))
+    hashes = np.asarray(batch.column(HASH).to_numpy(zero_copy_only=False))
+    slots = slots_of(vnodes, hashes)
+    _check_placement(within, slots)
+    columns = [_typed(batch.column(field.name), field) for field in schema.row]
+    rows = pa.RecordBatch.from_arrays(columns, schema=schema.row)
+    return changes(schema, rows, slots=slots), rows_in, rows_in - batch.num_rows
+
+
+def _on_time(schema: StateSchema, batch: pa.RecordBatch, floor: int) -> Mask:
+    assert schema.time is not None
+    return np.asarray(time_values(batch.column(schema.time)) >= floor)
+
+
+def _check_placement(within: SlotRange, slots: Slots) -> None:
+    """R8: every row is on the task that owns its vnode, or nothing of this epoch counts."""
+    if len(slots) and (int(slots.min()) < within.first or int(slots.max()) > within.last):
+        raise Refused(
+            "rows have come to a task that does not own their keys",
+            advice="Adaptive execution must be off for this job; please report this plan",
+        )
+
+
+def _typed(column: pa.Array, field: pa.Field) -> pa.Array:
+    """Spark's columns in the types of the state: the same values, maybe another spelling."""
+    return column if column.type == field.type else column.cast(field.type)
+
+
+def _append(task: TaskWork, run: pa.RecordBatch) -> WalRange | None:
+    """The run in the WAL of the core, synced; None if the epoch changes nothing here."""
+    if not run.num_rows and FLOOR_META not in (run.schema.metadata or {}):
+        return None
+    work = task.stream
+    with CoreWalWriter(
+        task.partition,
+        LocalDisk(Path(work.home)),
+        home=work.home_id,
+        generation=work.generation,
+        partitions=work.partitions,
+        epoch=work.epoch,
+        tag=f"{work.run_id}-{task.attempt}",
+        commits_here=False,
+    ) as writer:
+        writer.append_batch(run, operator=work.stream)
+        writer.sync()
+        ranges = writer.take_ranges()
+    if len(ranges) != 1:
+        raise UsageError(f"one run was appended, and {len(ranges)} ranges came back")
+    return ranges[0]
+
+
+def results_of(rows: Iterator[TaskResult], partitions: int) -> tuple[TaskResult, ...]:
+    """R8: exactly one result for every partition."""
+    found = sorted(rows, key=lambda result: result.partition)
+    if [each.partition for each in found] != list(range(partitions)):
+        raise Refused(
+            f"{len(found)} tasks have answered for {partitions} partitions: "
+            f"{[each.partition for each in found][:20]}"
+        )
+    return tuple(found)
