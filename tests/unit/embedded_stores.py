@@ -27,14 +27,19 @@ SUM = [Merge("sum", ("v",))]
 
 
 def opened(
-    root: Path, objects: Store | None = None, *, partitions: int | None = None, retain: int = 3
+    root: Path,
+    objects: Store | None = None,
+    *,
+    partitions: int | None = None,
+    retain: int = 3,
+    config: RecoveryConfig | None = None,
 ) -> EmbeddedStore:
     """As `lamina.open` does it, with the checkpoints in any store."""
     return open_home(
         LocalDisk(root / HOME),
         Checkpointer(objects or LocalStore(root / STORE)),
         root / HOME / STATE,
-        config=RecoveryConfig(partitions=partitions or 1),
+        config=config or RecoveryConfig(partitions=partitions or 1),
         partitions=partitions,
         retain=retain,
     )
