@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,7 @@ VALUES = st.sampled_from([b"", b"1", b"x" * 500, bytes(900)])
 KEYS = st.integers(0, 11)
 SUMS = st.dictionaries(KEYS, st.integers(-5, 5), min_size=1, max_size=6)
 TIMES = st.dictionaries(KEYS, st.integers(0, 20), min_size=1, max_size=6)
+WHICH = st.integers(0, 20)  # of some things; how many there are may depend on threads
 NEVER_INLINE, SOME_INLINE = -1, 64 * 1024
 
 
@@ -138,6 +140,13 @@ class EmbeddedMachine(RuleBasedStateMachine):
             self.now.watermark = watermark
         self.acknowledge(epoch)
 
+    @rule(each=st.lists(SUMS, min_size=2, max_size=7))
+    def several_epochs(self, each: list[dict[int, int]]) -> None:
+        """Enough for merges."""
+        for added in each:
+            self.add(added)
+            self.commit(None)
+
     def acknowledge(self, epoch: int) -> None:
         self.acked = deepcopy(self.now)
         self.epochs[epoch] = self.acked
@@ -163,14 +172,14 @@ class EmbeddedMachine(RuleBasedStateMachine):
         made = self.store.savepoint(f"point {self.points}")
         assert made.checkpoint.epoch == self.store.epoch
 
-    @rule(data=st.data())
-    def rewind(self, data: st.DataObject) -> None:
+    @rule(which=WHICH)
+    def rewind(self, which: int) -> None:
         self.rollback()
         self.store.wait_for_checkpoint()
         there = self.store._checkpointer.list_checkpoints()
         if not there:
             return
-        target = data.draw(st.sampled_from(there), label="to")
+        target = there[which % len(there)]
         epoch = self.store.rewind(target.id)
         self.now = deepcopy(self.epochs[target.epoch])
         self.acknowledge(epoch)
@@ -191,23 +200,40 @@ class EmbeddedMachine(RuleBasedStateMachine):
         assert self.store.epoch == before
         assert self.store.report.complete
 
-    @rule(data=st.data())
-    def reopen_with_a_damaged_file(self, data: st.DataObject) -> None:
+    @rule(lives=st.lists(st.tuples(POWERS, SUMS, st.booleans()), min_size=2, max_size=4))
+    def rescale(self, lives: list[tuple[int, dict[int, int], bool]]) -> None:
+        """Short lives with another P each; the one after reads what they leave."""
+        for partitions, added, saves in lives:
+            self.reopen(partitions, closed=False)
+            self.add(added)
+            self.commit(None)
+            if saves:
+                self.checkpoint(wait=True)
+
+    @rule(which=WHICH)
+    def checkpoint_damaged_files(self, which: int) -> None:
+        """What is uploaded has been looked at."""
+        self.store.wait_for_checkpoint()
+        self.commit(None)
+        self.damage(which, replace)
+        self.checkpoint(wait=True)
+        self.reopen(None, closed=False)
+
+    @rule(which=WHICH)
+    def reopen_with_a_damaged_file(self, which: int) -> None:
         """Nothing of it has been read yet: who reads it first notices."""
         self.reopen(None, closed=False)
-        self.damage(data, flip)
+        self.damage(which, flip)
 
-    @rule(data=st.data())
-    def damage_a_file_that_is_in_use(self, data: st.DataObject) -> None:
+    @rule(which=WHICH)
+    def damage_a_file_that_is_in_use(self, which: int) -> None:
         self.store.wait_for_checkpoint()
-        self.damage(data, replace)
+        self.damage(which, replace)
 
-    def damage(self, data: st.DataObject, how: object) -> None:
+    def damage(self, which: int, how: Callable[[Path], None]) -> None:
         there = local_runs(self.root)
         if there:
-            file = there[data.draw(st.integers(0, len(there) - 1), label="file")]
-            assert callable(how)
-            how(file)
+            how(there[which % len(there)])
 
     # always
 
