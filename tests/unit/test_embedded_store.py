@@ -467,3 +467,45 @@ def test_a_reader_is_told_what_is_not_there(tmp_path: Path) -> None:
         pytest.raises(NotFound, match="It has: state"),
     ):
         snapshot.to_table("other")
+
+
+def test_many_commits_without_a_checkpoint_do_not_use_up_the_mappings_of_the_process(
+    tmp_path: Path,
+) -> None:
+    """Every run of the WAL had a mapping of its own; Linux allows some 65,000."""
+    with dying(lamina.open(tmp_path, partitions=16)) as store:
+        for number in range(30):
+            for key in range(100):
+                store.put(b"%d" % key, b"%d" % number)
+            store.commit()
+    before = mappings(tmp_path)
+    with lamina.open(tmp_path) as store:
+        assert len(store.table("state").state.runs()) > 400
+        assert mappings(tmp_path) - before <= 4
+        assert dict(store.scan()) == {b"%d" % key: b"29" for key in range(100)}
+
+
+def mappings(folder: Path) -> int:
+    return Path("/proc/self/maps").read_text().count(str(folder))
+
+
+def test_a_writer_whose_store_another_home_took_over_is_fenced_at_its_next_checkpoint(
+    tmp_path: Path,
+) -> None:
+    with dying(lamina.open(tmp_path / "data", home=tmp_path / "one")) as old:
+        old.put(b"a", b"1")
+        old.commit()
+        old.checkpoint()
+        old.put(b"a", b"2")
+        old.commit()
+        with lamina.open(tmp_path / "data", home=tmp_path / "two", take_over_home=True) as new:
+            assert new.get(b"a") == b"1"
+            with pytest.raises(Fenced):
+                old.checkpoint()
+            new.put(b"b", b"2")
+            new.commit()
+            new.checkpoint()
+            with pytest.raises(Fenced):
+                old.savepoint("mine")
+    with lamina.open(tmp_path / "data", home=tmp_path / "two") as store:
+        assert dict(store.scan()) == {b"a": b"1", b"b": b"2"}

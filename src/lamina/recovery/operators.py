@@ -76,20 +76,27 @@ def found_states(
                 placed, stored = restore(operator, _opener(files))
                 if placed:
                     found[name] = FoundState(placed, stored)
+    readers: dict[str, SegmentReader] = {}
     for each in ranges:
         if only not in (None, each.place.operator):
             continue
         assert disk is not None
         state = found.setdefault(each.place.operator, FoundState())
         within = SlotRange.of_partition(each.place.core, each.partitions)
-        state.placed.append(PlacedRun(wal_run(disk, each), within))
+        segment = each.place.segment
+        if segment not in readers:
+            readers[segment] = SegmentReader(disk, segment)
+        state.placed.append(PlacedRun(_run_in(readers[segment], each), within))
     return found
 
 
 def wal_run(disk: Disk, each: EpochRange) -> Run:
     """A committed run, mapped where it lies in the WAL, proven by its checksum."""
+    return _run_in(SegmentReader(disk, each.place.segment), each)
+
+
+def _run_in(reader: SegmentReader, each: EpochRange) -> Run:
     place = each.place
-    reader = SegmentReader(disk, place.segment)
     batch = reader.at(place.offset, place.size, place.crc, mapped=True).batch()
     name = f"{place.segment}:{place.offset}"
     return run_of_batch(batch, name=name, first_epoch=each.epoch, last_epoch=each.epoch)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -150,8 +151,9 @@ class SegmentReader:
         where = self.where(offset)
         if self.header is None or offset + size > self.size or offset % ALIGNMENT:
             raise WalDamaged(f"{size} bytes are named here, the file has {self.size}", where=where)
-        data = self._disk.map(self.path)[offset : offset + size] if mapped else None
-        if data is None:
+        if mapped:
+            data = self._mapping[offset : offset + size]
+        else:
             data = pa.py_buffer(self._disk.read(self.path, offset, size))
         head = data[:HEADER_SIZE].to_pybytes()
         header = decode_record_header(head, offset=offset, binding=self._binding)
@@ -166,6 +168,11 @@ class SegmentReader:
         if not self._matches(head, data, header, offset):
             raise WalDamaged(f"the payload does not match its CRC {crc:08x}", where=where)
         return Record(self.path, offset, header, self._payload(data, header))
+
+    @cached_property
+    def _mapping(self) -> pa.Buffer:
+        """One for all records: a process may have some ten thousand mappings, and no more."""
+        return self._disk.map(self.path)
 
     def last(self) -> Record | None:
         """The record that ends where the file does, found from there; its payload is not read.
