@@ -1,5 +1,7 @@
 """What a pipeline is: its model, its SQL, its checks. Pure: no Spark, no file, no network."""
 
+from lamina.pipeline.builder import PipelineBuilder
+from lamina.pipeline.checks import check_pipeline, order
 from lamina.pipeline.model import (
     Column,
     Emit,
@@ -17,9 +19,12 @@ __all__ = [
     "Emit",
     "Option",
     "Pipeline",
+    "PipelineBuilder",
     "Sink",
     "Source",
     "Stream",
     "Watermark",
+    "check_pipeline",
+    "order",
     "parse_pipeline",
 ]

@@ -44,13 +44,22 @@ class Aggregation:
     merges: tuple[Merge, ...]
     outputs: tuple[str, ...]
     _partial: tuple[str, str] = field(repr=False)
-    _final: tuple[str, str] = field(repr=False)
+    _final: tuple[str, str, str] = field(repr=False)  # outputs, columns of the state, HAVING
 
     def partial(self, view: str) -> str:
         return view.join(self._partial)
 
-    def final(self, view: str) -> str:
-        return view.join(self._final)
+    def final(self, view: str, carry: str = "") -> str:
+        """Rows of the state as people see them.
+
+        A row of which the column *carry* is not null always comes through, and the column with it.
+        """
+        outputs, columns, having = self._final
+        if carry:
+            outputs, columns = f"{outputs}, {carry}", f"{columns}, {carry}"
+            having = f"({having}) OR {carry} IS NOT NULL" if having else ""
+        where = f" WHERE {having}" if having else ""
+        return f"SELECT {outputs} FROM (SELECT {columns} FROM {view}){where}"
 
     @property
     def time(self) -> str | None:
@@ -116,7 +125,6 @@ class _Compiler:
         self._check_names(names)
         outputs, having = self._finals()
         named = [f"{text} AS {_quoted(name)}" for text, name in zip(outputs, names, strict=True)]
-        where = f" WHERE {having}" if having else ""
         parts = self._aggregates.columns
         return Aggregation(
             table=select.table.text,
@@ -125,10 +133,7 @@ class _Compiler:
             merges=tuple(Merge(part.merge, (f"p{i}",)) for i, part in enumerate(parts)),
             outputs=tuple(names),
             _partial=self._partial_text(),
-            _final=(
-                f"SELECT {', '.join(named)} FROM (SELECT {self._state_view()} FROM ",
-                f"){where}",
-            ),
+            _final=(", ".join(named), self._state_view(), having),
         )
 
     def _finals(self) -> tuple[list[str], str]:

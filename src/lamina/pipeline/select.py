@@ -10,37 +10,44 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lamina.pipeline.model import Stream
+from lamina.pipeline.expressions import after_dot, has_implicit_alias, sign
+from lamina.pipeline.model import NOWHERE, START, Stream
 from lamina.pipeline.tokens import Script, Word, read_script
 
 CLAUSES = ("FROM", "WHERE", "GROUP BY", "HAVING")
+_LOOKS_AHEAD = "window functions look at rows that have not come yet"
+_NO_ORDER = "a stream has no last row, so it has no order"
+_NO_END = "a stream has no end to count to"
+_PLACED = "the rows of a stream are placed by their keys"
+_ONE = "a stream is one SELECT"
 REFUSED = {
-    "DISTINCT": "it would keep every row for ever; GROUP BY the columns instead",
-    "ORDER BY": "a stream has no last row, so it has no order",
-    "SORT BY": "a stream has no last row, so it has no order",
-    "CLUSTER BY": "the rows of a stream are placed by their keys",
-    "DISTRIBUTE BY": "the rows of a stream are placed by their keys",
-    "LIMIT": "a stream has no end to count to",
-    "OFFSET": "a stream has no end to count to",
-    "UNION": "a stream is one SELECT; write one stream for each",
-    "EXCEPT": "a stream is one SELECT",
-    "INTERSECT": "a stream is one SELECT",
-    "MINUS": "a stream is one SELECT",
+    "ORDER BY": _NO_ORDER,
+    "SORT BY": _NO_ORDER,
+    "CLUSTER BY": _PLACED,
+    "DISTRIBUTE BY": _PLACED,
+    "LIMIT": _NO_END,
+    "OFFSET": _NO_END,
+    "UNION": f"{_ONE}; write one stream for each",
+    "EXCEPT": _ONE,
+    "INTERSECT": _ONE,
+    "MINUS": _ONE,
     "JOIN": "joins come later",
     "LATERAL": "put the generator into the SELECT list of a stream of its own",
-    "QUALIFY": "window functions look at rows that have not come yet",
-    "WINDOW": "window functions look at rows that have not come yet",
+    "QUALIFY": _LOOKS_AHEAD,
     "TABLESAMPLE": "a sample would not be the same after a restart",
     "PIVOT": "write one FILTER aggregate for each column",
     "UNPIVOT": "use stack() in a stream of its own",
+    "|>": _ONE,
 }
-REFUSED_ANYWHERE = {
-    "OVER": "window functions look at rows that have not come yet",
-    "GROUPING SETS": "write one stream for each set",
+"""Clauses, outside of brackets."""
+REFUSED_CALLS = {
     "ROLLUP": "write one stream for each level",
     "CUBE": "write one stream for each set",
-    "SELECT": "a stream is one SELECT; write a stream of its own for the inner one",
+    "SESSION_WINDOW": "sessions come later",
+    "WINDOW_TIME": "write window.end - INTERVAL 1 MICROSECOND",
 }
+_QUERIES = ("SELECT", "WITH", "TABLE", "FROM", "VALUES")
+_NAME = "A column of that name goes in back quotes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +76,16 @@ class Select:
 
 def read_select(stream: Stream, file: str) -> Select:
     """Take the SELECT of a stream apart; BadPipeline if it is not one that a stream can be."""
-    script = read_script(stream.select, file, stream.place)
+    script = _script(stream, file)
     words = script.words
-    if words[0].upper != "SELECT":
+    if sign(words, 0) != "SELECT":
         raise script.bad(
-            f"a stream is one SELECT, and begins with it, not with {words[0].text!r}",
-            words[0],
+            f"a stream is one SELECT, and begins with it, not with {stream.select[:20]!r}",
+            0,
             "Write a stream of its own for each WITH and each subquery",
         )
-    _refuse(script, words)
+    for index in range(1, len(words)):
+        _refuse(script, words, index)
     clauses = _clauses(script, words)
     table, alias = _table(script, clauses["FROM"], words[0])
     return Select(
@@ -91,41 +99,57 @@ def read_select(stream: Stream, file: str) -> Select:
     )
 
 
-def calls(words: tuple[Word, ...]) -> Iterator[tuple[int, int]]:
-    """Every function call among *words*: where its name stands, and where its bracket closes."""
-    for index, word in enumerate(words[:-1]):
-        follows = words[index + 1]
-        if follows.text == "(" and not word.is_string and _is_name(word):
-            close = next(
-                i
-                for i in range(index + 2, len(words))
-                if words[i].text == ")" and not words[i].is_string and words[i].depth == word.depth
-            )
-            yield index, close
+def _script(stream: Stream, file: str) -> Script:
+    if stream.place == NOWHERE:  # places are those in its own text
+        return read_script(stream.select, f"stream {stream.name}", START)
+    return read_script(stream.select, file, stream.place)
 
 
-def _is_name(word: Word) -> bool:
-    return word.is_quoted or word.text.replace("_", "a").isalnum()
+def _refuse(script: Script, words: tuple[Word, ...], index: int) -> None:
+    """Stop at what SQL may have here and a stream may not."""
+    word, name = words[index], words[index].upper
+    before, follows = sign(words, index - 1), sign(words, index + 1)
+    if before == "." or follows == "." or not name:
+        return  # a column, or a part of its path
+    if name == "SELECT" or (before == "(" and name in _QUERIES):
+        raise script.bad(
+            f"{name} inside of a stream: {_ONE}",
+            word,
+            "Write a stream of its own for the inner one",
+        )
+    if name == "OVER" and before == ")":
+        raise script.bad(f"OVER in a stream: {_LOOKS_AHEAD}", word)
+    if name == "GROUPING SETS" or (name in REFUSED_CALLS and (follows == "(" or before == "WITH")):
+        reason = REFUSED_CALLS.get(name, "write one stream for each set")
+        raise script.bad(f"{name} in a stream: {reason}", word)
+    if word.depth == 0:
+        _refuse_clause(script, words, index)
 
 
-def _refuse(script: Script, words: tuple[Word, ...]) -> None:
-    for index, word in enumerate(words[1:], 1):
-        name = word.upper
-        if name in REFUSED_ANYWHERE:
-            raise script.bad(f"{name} in a stream: {REFUSED_ANYWHERE[name]}", word)
-        follows = words[index + 1] if index + 1 < len(words) else None
-        is_call = follows is not None and follows.text in ("(", ".")
-        is_path = words[index - 1].text == "."
-        if name in REFUSED and word.depth == 0 and not is_call and not is_path:
-            raise script.bad(f"{name} in a stream: {REFUSED[name]}", word)
+def _refuse_clause(script: Script, words: tuple[Word, ...], index: int) -> None:
+    word, name = words[index], words[index].upper
+    before = sign(words, index - 1)
+    if before == "SELECT" and name in ("DISTINCT", "ALL"):
+        reason = "it would keep every row for ever; GROUP BY the columns instead"
+        raise script.bad(
+            f"{name} in a stream: {reason if name == 'DISTINCT' else 'leave it out'}", word
+        )
+    named = sign(words, index + 2) == "AS" and sign(words, index + 3) == "("
+    if name == "WINDOW" and named:
+        raise script.bad(f"WINDOW in a stream: {_LOOKS_AHEAD}", word)
+    if name not in REFUSED or before == "AS" or (name == "EXCEPT" and before == "*"):
+        return
+    raise script.bad(f"{name} in a stream: {REFUSED[name]}", word, _NAME if name.isalpha() else "")
 
 
 def _clauses(script: Script, words: tuple[Word, ...]) -> dict[str, tuple[Word, ...]]:
     found: dict[str, tuple[Word, ...]] = {"SELECT": (), **dict.fromkeys(CLAUSES, ())}
     current, start = "SELECT", 1
     for index, word in enumerate(words):
-        if word.depth or word.upper not in CLAUSES:
+        if word.depth or word.upper not in CLAUSES or after_dot(words, index):
             continue
+        if word.upper == "FROM" and sign(words, index - 1) == "DISTINCT":
+            continue  # a IS DISTINCT FROM b
         if found[word.upper] or CLAUSES.index(word.upper) < _position(current):
             raise script.bad(f"{word.upper} stands in the wrong place", word)
         found[current] = words[start:index]
@@ -146,48 +170,37 @@ def _table(script: Script, words: tuple[Word, ...], first: Word) -> tuple[Word, 
     if not words:
         raise script.bad("a stream reads FROM a source or a stream", first)
     table, *rest = words
-    if table.text == "(" or any(word.text == "," for word in rest):
+    if not table.is_name or any(word.upper == "," for word in rest):
         raise script.bad("a stream reads FROM one source or stream", table, "Joins come later")
     named = rest[1:] if rest and rest[0].upper == "AS" else rest
-    if len(named) > 1:
-        raise script.bad(f"{named[1].text!r} is not known after FROM", named[1])
+    for word in named[1:] if named and named[0].is_name else named[:1]:
+        raise script.bad(f"{word.text!r} is not known after FROM {table.text}", word)
+    if rest and not named:
+        raise script.bad("a name follows AS", rest[0])
     return table, named[0] if named else None
 
 
 def _by_comma(script: Script, words: tuple[Word, ...], first: Word) -> Iterator[tuple[Word, ...]]:
     start = 0
     for index, word in enumerate((*words, None)):
-        if word is None or (word.text == "," and word.depth == first.depth and not word.is_string):
+        if word is None or (word.upper == "," and word.depth == first.depth):
             if start == index:
-                raise script.bad("an expression is missing", word)
+                raise script.bad("an expression is missing", word or words[-1].end)
             yield words[start:index]
             start = index + 1
 
 
 def _item(script: Script, words: tuple[Word, ...]) -> Item:
     """An expression and its name: `x AS n`, `x n`, or none."""
-    if len(words) >= 3 and words[-2].upper == "AS" and words[-2].depth == 0:
-        return Item(words[:-2], words[-1].text)
-    if any(word.upper == "AS" and word.depth == 0 for word in words):
-        raise script.bad("the name of a column follows AS", words[-1])
-    last = words[-1]
-    before = words[-2] if len(words) > 1 else None
-    ends = before is not None and (before.text == ")" or _is_operand(before))
-    if ends and _is_operand(last) and not last.is_string and not last.text.isdigit():
-        return Item(words[:-1], last.text)
-    return Item(words, None)
-
-
-def _is_operand(word: Word) -> bool:
-    """Whether an expression may end with it: two in a row are an expression and its name."""
-    keywords = ("AND", "OR", "NOT", "IN", "IS", "LIKE", "BETWEEN", "THEN", "ELSE", "WHEN", "CASE")
-    plain = word.is_string or word.is_quoted or word.text.replace("_", "a").isalnum()
-    return plain and word.upper not in (
-        *keywords,
-        "END",
-        "NULL",
-        "TRUE",
-        "FALSE",
-        "DIV",
-        "INTERVAL",
-    )
+    named = next((i for i, w in enumerate(words) if w.upper == "AS" and w.depth == 0), None)
+    if named is None:
+        has_alias = has_implicit_alias(words)
+        return Item(words[:-1], words[-1].text) if has_alias else Item(words, None)
+    if named == 0:
+        raise script.bad("an expression is missing", words[0])
+    name = words[named + 1 :]
+    if sign(name, 0) == "(":
+        return Item(words, None)  # explode(m) AS (k, v)
+    if len(name) != 1 or not name[0].is_name:
+        raise script.bad("the name of a column follows AS", name[0] if name else words[-1])
+    return Item(words[:named], name[0].text)

@@ -8,51 +8,36 @@ CREATE SINK name FROM stream USING format [OPTIONS (key 'value', ...)]
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
 
+from lamina.pipeline.cursor import Cursor
+from lamina.pipeline.definitions import UNITS_US, Definitions, delay_us, event_time
+from lamina.pipeline.expressions import ends_operand
 from lamina.pipeline.model import Column, Emit, Option, Pipeline, Sink, Source, Stream, Watermark
-from lamina.pipeline.tokens import Cursor, Script, Word, read_script
-from lamina.pipeline.variables import fill, used
+from lamina.pipeline.tokens import Script, Word, read_script, whole_number
+from lamina.pipeline.variables import check_outside, error_at, fill, used
 
-UNITS_US = {
-    "MICROSECOND": 1,
-    "MILLISECOND": 1_000,
-    "SECOND": 1_000_000,
-    "MINUTE": 60_000_000,
-    "HOUR": 3_600_000_000,
-    "DAY": 86_400_000_000,
-    "WEEK": 604_800_000_000,
-}
-
-
-@dataclass(slots=True)
-class _Found:
-    """What has been read so far; names are one space, and case does not tell them apart."""
-
-    sources: dict[str, Source] = field(default_factory=dict)
-    streams: dict[str, Stream] = field(default_factory=dict)
-    sinks: dict[str, Sink] = field(default_factory=dict)
-    names: dict[str, str] = field(default_factory=dict)
+_BOM = "\ufeff"
+_EMITS = "There are EMIT ON WINDOW CLOSE and EMIT ON UPDATE"
 
 
 def parse_pipeline(
     text: str, environment: Mapping[str, str] | None = None, *, file: str = "pipeline"
 ) -> Pipeline:
     """The pipeline of a file; BadPipeline with line and column if it is none."""
-    script = read_script(text, file)
-    found = _Found()
+    script = read_script(text.removeprefix(_BOM), file)
+    found = Definitions(file)
     for words in _statements(script):
+        check_outside(script, words)
         _statement(Cursor(script, words), found, environment or {})
-    if not found.names:
-        raise script.bad("there is no statement", 0, "A pipeline begins with CREATE SOURCE")
-    return Pipeline(found.sources, found.streams, found.sinks)
+    return found.pipeline()
 
 
 def _statements(script: Script) -> Iterator[tuple[Word, ...]]:
     words: list[Word] = []
     for word in script.words:
-        if word.text == ";" and not word.is_string:
+        if word.upper == ";":
             if words:
                 yield tuple(words)
             words = []
@@ -62,53 +47,30 @@ def _statements(script: Script) -> Iterator[tuple[Word, ...]]:
         yield tuple(words)
 
 
-def _statement(cursor: Cursor, found: _Found, environment: Mapping[str, str]) -> None:
+def _statement(cursor: Cursor, found: Definitions, environment: Mapping[str, str]) -> None:
     if not cursor.take("CREATE"):
         raise cursor.bad(
             f"a statement begins with CREATE, not {cursor.shown()}",
             "There are CREATE SOURCE, CREATE STREAM and CREATE SINK",
         )
-    if cursor.take("OR", "REPLACE"):
+    if cursor.comes("OR", "REPLACE") or cursor.comes("IF", "NOT", "EXISTS"):
         raise cursor.bad(
-            "OR REPLACE: a file defines each name once, so there is nothing to replace"
+            f"{cursor.shown()}: a file defines each name once, so there is nothing to replace"
         )
-    if cursor.take("SOURCE"):
-        source = _source(cursor, environment)
-        _add(cursor, found, source.name, "source", source)
-    elif cursor.take("STREAM"):
-        stream = _stream(cursor, environment)
-        _add(cursor, found, stream.name, "stream", stream)
-    elif cursor.take("SINK"):
-        sink = _sink(cursor, environment)
-        _add(cursor, found, sink.name, "sink", sink)
-    else:
-        raise cursor.bad(f"CREATE SOURCE, STREAM or SINK, not CREATE {cursor.shown()}")
-
-
-def _add(
-    cursor: Cursor, found: _Found, name: str, kind: str, value: Source | Stream | Sink
-) -> None:
-    taken = found.names.get(name.lower())
-    if taken is not None:
-        raise cursor.script.bad(
-            f"{name!r} is the name of a {taken} already",
-            cursor.first,
-            "Sources, streams and sinks share one space of names",
-        )
-    found.names[name.lower()] = kind
-    match value:
-        case Source():
-            found.sources[name] = value
-        case Stream():
-            found.streams[name] = value
-        case Sink():
-            found.sinks[name] = value
+    for kind, read in _READERS.items():
+        if cursor.take(kind):
+            at = cursor.place()
+            found.add(read(cursor, environment), at)
+            return
+    raise cursor.bad(
+        f"CREATE SOURCE, STREAM or SINK is expected, not CREATE {cursor.shown()}",
+    )
 
 
 def _source(cursor: Cursor, environment: Mapping[str, str]) -> Source:
     place = cursor.place()
     name = cursor.name("a source").text
-    columns = _columns(cursor)
+    columns = read_columns(cursor)
     cursor.expect("USING", after="the columns")
     kind = cursor.name("a format").text.lower()
     options = _options(cursor, environment)
@@ -140,7 +102,7 @@ def _sink(cursor: Cursor, environment: Mapping[str, str]) -> Sink:
     return Sink(name, stream, kind, options, place)
 
 
-def _columns(cursor: Cursor) -> tuple[Column, ...]:
+def read_columns(cursor: Cursor) -> tuple[Column, ...]:
     """(name type, ...): the type is Spark's, taken as it stands."""
     if not cursor.take("("):
         raise cursor.bad(
@@ -152,7 +114,7 @@ def _columns(cursor: Cursor) -> tuple[Column, ...]:
         name = cursor.name("a column")
         if any(column.name.lower() == name.text.lower() for column in columns):
             raise cursor.script.bad(f"the column {name.text!r} is there twice", name)
-        words = cursor.until_comma(name.depth)
+        words = cursor.type_words(name.depth)
         if not words:
             raise cursor.bad(f"the type of {name.text!r} is missing")
         columns.append(Column(name.text, cursor.script.slice(words)))
@@ -169,21 +131,30 @@ def _options(cursor: Cursor, environment: Mapping[str, str]) -> dict[str, Option
     options: dict[str, Option] = {}
     while True:
         first = cursor.next
-        key = cursor.name("an option").text
-        while cursor.take("."):
-            key += f".{cursor.name('an option').text}"
+        key = _option_name(cursor)
         if key.lower() in map(str.lower, options):
             raise cursor.script.bad(f"the option {key!r} is there twice", first)
         cursor.take("=")
         value = cursor.any("a value")
-        if not value.is_string and not (value.text.isdigit() or value.upper in ("TRUE", "FALSE")):
+        is_number = value.is_number and whole_number(value.text) is not None
+        if not value.is_string and not is_number and value.upper not in ("TRUE", "FALSE"):
             raise cursor.script.bad(
-                f"the value of {key!r} is a text in quotes, a number, true or false", value
+                f"the value of {key!r} is a text in quotes, a whole number, true or false", value
             )
-        options[key] = Option(value.text, fill(cursor.script, value, environment))
+        filled = fill(value.text, environment, error_at(cursor.script, value))
+        options[key] = Option(value.text, filled)
         if cursor.take(")"):
             return options
         cursor.expect(",", after=f"the option {key}")
+
+
+def _option_name(cursor: Cursor) -> str:
+    if cursor.next is not None and cursor.next.is_string:
+        return cursor.any("an option").text
+    key = cursor.name("an option").text
+    while cursor.take("."):
+        key += f".{cursor.name('an option').text}"
+    return key
 
 
 def _watermark(cursor: Cursor, columns: tuple[Column, ...]) -> Watermark | None:
@@ -191,44 +162,50 @@ def _watermark(cursor: Cursor, columns: tuple[Column, ...]) -> Watermark | None:
         return None
     at = cursor.next
     column = cursor.name("the column of event time").text
-    known = [each.name for each in columns if each.name.lower() == column.lower()]
-    if not known:
+    known = event_time(columns, column)
+    if known is None:
         raise cursor.script.bad(f"there is no column {column!r} to take event times from", at)
     cursor.expect("DELAY", "OF", after=f"WATERMARK {column}")
-    return Watermark(known[0], _interval(cursor))
+    return Watermark(known, _interval(cursor))
 
 
 def _interval(cursor: Cursor) -> int:
-    """INTERVAL 5 SECONDS, or INTERVAL '5' SECOND, in microseconds."""
+    """INTERVAL 5 SECONDS, INTERVAL '5' SECOND or INTERVAL '5 seconds', in microseconds."""
     cursor.expect("INTERVAL", after="DELAY OF")
-    number, unit = cursor.any("a number"), cursor.any("a unit")
-    name = unit.upper.removesuffix("S")
-    if not number.text.isdigit() or name not in UNITS_US:
+    number = cursor.any("a number")
+    said = number.text.split() if number.is_string else [number.text]
+    if len(said) == 1:
+        said.append(cursor.any("a unit").text)
+    delay = delay_us(*said) if len(said) == 2 else None
+    if delay is None:
         raise cursor.script.bad(
-            f"INTERVAL {number.text} {unit.text} is none that is known here",
+            f"INTERVAL {' '.join(said)} is none that is known here",
             number,
             f"A whole number and one of {', '.join(UNITS_US)}",
         )
-    return int(number.text) * UNITS_US[name]
+    return delay
 
 
 def _emit(cursor: Cursor) -> tuple[tuple[Word, ...], Emit | None]:
-    """The SELECT without its EMIT clause, and what that says."""
+    """The SELECT without its EMIT clause, and what that says; a column may be called emit."""
     words = cursor.rest
+    said = [word.upper if word.depth == words[0].depth else "" for word in words]
     at = next(
-        (i for i, w in enumerate(words) if w.upper == "EMIT" and w.depth == words[0].depth), None
+        (i for i in reversed(range(len(said) - 1)) if said[i : i + 2] == ["EMIT", "ON"]), None
     )
-    if at is None or [w.upper for w in words[at + 1 : at + 2]] != ["ON"]:
+    if at is None:
+        if len(said) > 2 and said[-2] == "EMIT" and ends_operand(words, len(words) - 3):
+            raise cursor.script.bad(f"EMIT {said[-1]} is not known", words[-2], _EMITS)
         return words, None
-    said = tuple(word.upper for word in words[at + 2 :])
-    match said:
-        case ("WINDOW", "CLOSE"):
+    match said[at + 2 :]:
+        case ["WINDOW", "CLOSE"]:
             return words[:at], Emit.ON_WINDOW_CLOSE
-        case ("UPDATE",):
+        case ["UPDATE"]:
             return words[:at], Emit.ON_UPDATE
         case _:
-            raise cursor.script.bad(
-                f"EMIT ON {' '.join(said)} is not known",
-                words[at],
-                "There are EMIT ON WINDOW CLOSE and EMIT ON UPDATE",
-            )
+            shown = cursor.script.slice(words[at:])
+            raise cursor.script.bad(f"{shown} is not known", words[at], _EMITS)
+
+
+_Reader: TypeAlias = "Callable[[Cursor, Mapping[str, str]], Source | Stream | Sink]"
+_READERS: Mapping[str, _Reader] = {"SOURCE": _source, "STREAM": _stream, "SINK": _sink}

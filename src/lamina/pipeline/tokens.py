@@ -1,24 +1,44 @@
 """The words of a pipeline file, each with its place; sqlglot's tokenizer knows Spark's literals.
 
-Nothing is ever generated from tokens: what Spark runs is the user's text, cut at their offsets.
+Nothing is ever generated from tokens: what Spark runs is the user's text, cut at their offsets. So
+text that sqlglot reads in another way than Spark does is refused or read as Spark does.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from sqlglot import Token, TokenType
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
 
 from lamina.errors import BadPipeline
-from lamina.pipeline.model import START, Place
+from lamina.pipeline.comments import after_comment, unclosed
+from lamina.pipeline.model import NOWHERE, START, Place
 
-_STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
+_LITERALS = (
+    TokenType.STRING,
+    TokenType.RAW_STRING,
+    TokenType.HEX_STRING,
+    TokenType.BIT_STRING,
+    TokenType.BYTE_STRING,
+    TokenType.NATIONAL_STRING,
+    TokenType.UNICODE_STRING,
+    TokenType.HEREDOC_STRING,
+)
 _OPEN = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSE = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+_PAIRS = {"(": ")", "[": "]", "{": "}"}
+_TWO_WORDS = (
+    ("GROUP", "BY"),
+    ("ORDER", "BY"),
+    ("SORT", "BY"),
+    ("CLUSTER", "BY"),
+    ("DISTRIBUTE", "BY"),
+    ("GROUPING", "SETS"),
+)
 logging.getLogger("sqlglot").addHandler(logging.NullHandler())
 
 
@@ -32,11 +52,33 @@ class Word:
     is_string: bool
     is_quoted: bool
     depth: int  # of brackets around it
+    is_raw: bool = False  # a literal other than '...' and "..."
 
     @property
     def upper(self) -> str:
-        """For comparing with a keyword; what is quoted is never one."""
+        """For comparing with a keyword or a sign; what is quoted is never one."""
         return "" if self.is_quoted or self.is_string else self.text.upper()
+
+    @property
+    def is_number(self) -> bool:
+        return not self.is_string and not self.is_quoted and self.text[:1].isdecimal()
+
+    @property
+    def is_name(self) -> bool:
+        """Whether it may name something; keywords may too, nearly everywhere in Spark's SQL."""
+        if self.is_quoted:
+            return True
+        return not self.is_string and not self.is_number and is_plain(self.text)
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text is a name without quotes."""
+    return bool(text) and text.replace("_", "a").isalnum()
+
+
+def whole_number(text: str) -> int | None:
+    """What ASCII digits say; other digits are letters to SQL."""
+    return int(text) if text.isascii() and text.isdecimal() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,48 +98,104 @@ class Script:
     def bad(self, message: str, at: Word | int | None, advice: str = "") -> BadPipeline:
         """An error that says where; None is the end of the text."""
         offset = len(self.text.rstrip()) if at is None else at if isinstance(at, int) else at.start
-        place = self.place(offset)
-        where = f"{self.file}:{place.line}:{place.column}"
-        return BadPipeline(message, where=where, advice=advice)
+        return bad_at(message, self.file, self.place(offset), advice)
 
     def slice(self, words: tuple[Word, ...]) -> str:
         """The text from the first of *words* to the last, as it was written."""
         return self.text[words[0].start : words[-1].end] if words else ""
 
 
+def bad_at(message: str, file: str, place: Place, advice: str = "") -> BadPipeline:
+    """An error with its place, if it has one."""
+    where = file if place == NOWHERE else f"{file}:{place.line}:{place.column}"
+    return BadPipeline(message, where=where, advice=advice)
+
+
 def read_script(text: str, file: str, origin: Place = START) -> Script:
     """Split a text into words; BadPipeline if it has no end of a literal or of a bracket."""
+    empty = Script(text, file, (), origin)
     try:
         tokens = Spark().tokenize(text)
     except TokenError as error:
-        raise BadPipeline(f"a literal or comment does not end: {error}", where=file) from error
-    script = Script(text, file, tuple(_words(text, tokens)), origin)
-    _check_brackets(script, tokens)
-    return script
+        at = unclosed(text)
+        if at is None:
+            message = str(error.__cause__ or error).partition(" from ")[0]
+            raise empty.bad(f"a literal is none: {message}", 0) from error
+        raise empty.bad("a literal or comment is never closed", at) from error
+    _check_gaps(empty, tokens)
+    _check_brackets(empty, tokens)
+    return replace(empty, words=tuple(_joined(_words(text, tokens), text)))
 
 
 def _words(text: str, tokens: list[Token]) -> Iterator[Word]:
-    depth = 0
-    waiting: Word | None = None
+    depth, last = 0, -1
     for token in tokens:
         depth -= token.token_type in _CLOSE
-        string = token.token_type in _STRINGS
-        quoted = token.token_type is TokenType.IDENTIFIER
-        word = Word(token.text, token.start, token.end + 1, string, quoted, depth)
-        depth += token.token_type in _OPEN
-        if waiting is not None and string and word.start == waiting.end:
-            # 'it''s' comes as two literals: the doubled quote is one quote, as in Spark 4.
-            quote = text[word.start]
-            joined = f"{waiting.text}{quote}{word.text}"
-            waiting = Word(joined, waiting.start, word.end, True, False, waiting.depth)
-            continue
-        if waiting is not None:
+        if token.start <= last:
+            continue  # 1L is three tokens at one place
+        start, last = token.start, token.end
+        kind = token.token_type
+        said = text[start : last + 1] if kind is TokenType.NUMBER else token.text
+        yield Word(
+            said,
+            start,
+            last + 1,
+            is_string=kind in _LITERALS,
+            is_quoted=kind is TokenType.IDENTIFIER,
+            depth=depth,
+            is_raw=kind in _LITERALS and kind is not TokenType.STRING,
+        )
+        depth += kind in _OPEN
+
+
+def _joined(words: Iterable[Word], text: str) -> Iterator[Word]:
+    """Words that are one to Spark: 'it''s', and GROUP /* a comment */ BY."""
+    waiting: Word | None = None
+    for word in words:
+        if waiting is None:
+            waiting = word
+        elif _is_doubled_quote(waiting, word, text):
+            said = f"{waiting.text}{text[word.start]}{word.text}"
+            waiting = replace(waiting, text=said, end=word.end)
+        elif (waiting.upper, word.upper) in _TWO_WORDS:
+            waiting = replace(waiting, text=f"{waiting.upper} {word.upper}", end=word.end)
+        else:
             yield waiting
-        waiting = word if string else None
-        if not string:
-            yield word
+            waiting = word
     if waiting is not None:
         yield waiting
+
+
+def _is_doubled_quote(left: Word, right: Word, text: str) -> bool:
+    """Two literals without a space between are one with a quote in it; r'a''b' stays two."""
+    plain = left.is_string and right.is_string and not left.is_raw and not right.is_raw
+    return plain and left.end == right.start and text[left.start] == text[right.start]
+
+
+def _check_gaps(script: Script, tokens: list[Token]) -> None:
+    """Between words there is white space, and comments that are comments to Spark too."""
+    at = 0
+    for start, end in [*((t.start, t.end + 1) for t in tokens), (len(script.text),) * 2]:
+        while at < start:
+            if script.text[at].isspace():
+                at += 1
+                continue
+            at = _comment(script, at)
+        at = max(at, end)
+
+
+def _comment(script: Script, at: int) -> int:
+    text = script.text
+    end = after_comment(text, at)
+    if end is None:
+        raise script.bad(f"{text[at : at + 2]!r} is no SQL", at)
+    if text.startswith("/*+", at):
+        raise script.bad("a hint: Lamina places rows itself, by their keys", at, "Leave it out")
+    if text.startswith("--", at) and text[at:end].rstrip("\r\n").endswith("\\"):
+        raise script.bad(
+            "a comment ends in a backslash: Spark takes the next line for a part of it", at
+        )
+    return end
 
 
 def _check_brackets(script: Script, tokens: list[Token]) -> None:
@@ -106,96 +204,10 @@ def _check_brackets(script: Script, tokens: list[Token]) -> None:
         if token.token_type in _OPEN:
             opened.append(token)
         elif token.token_type in _CLOSE:
-            if not opened:
+            if not opened or _PAIRS[opened[-1].text] != token.text:
                 raise script.bad(f"{token.text!r} closes nothing", token.start)
             opened.pop()
         elif token.token_type is TokenType.SEMICOLON and opened:
             break
     if opened:
         raise script.bad(f"{opened[-1].text!r} is never closed", opened[-1].start)
-
-
-class Cursor:
-    """Reads the words of one statement, from left to right."""
-
-    def __init__(self, script: Script, words: tuple[Word, ...]) -> None:
-        self.script = script
-        self._words = words
-        self._at = 0
-
-    @property
-    def next(self) -> Word | None:
-        return self._words[self._at] if self._at < len(self._words) else None
-
-    @property
-    def rest(self) -> tuple[Word, ...]:
-        return self._words[self._at :]
-
-    def take(self, *keywords: str) -> bool:
-        """Pass over *keywords* if they come next, all of them."""
-        ahead = self._words[self._at : self._at + len(keywords)]
-        if [word.upper for word in ahead] != list(keywords):
-            return False
-        self._at += len(keywords)
-        return True
-
-    def expect(self, *keywords: str, after: str) -> None:
-        if not self.take(*keywords):
-            wanted = " ".join(keywords)
-            raise self.bad(f"{wanted} is expected after {after}, not {self.shown()}")
-
-    def name(self, what: str) -> Word:
-        """A name, plain or in back quotes."""
-        word = self.next
-        if word is None or word.is_string or not (word.is_quoted or _is_name(word.text)):
-            raise self.bad(f"the name of {what} is expected, not {self.shown()}")
-        self._at += 1
-        return word
-
-    @property
-    def first(self) -> Word:
-        """The word that the statement begins with."""
-        return self._words[0]
-
-    def place(self) -> Place:
-        """Where the next word stands."""
-        word = self.next
-        return self.script.place(word.start if word else self._words[-1].end)
-
-    def until_comma(self, depth: int) -> tuple[Word, ...]:
-        """The words up to the next comma at *depth*, or to the end of the brackets.
-
-        Types have brackets of their own: STRUCT<a: INT, b: ARRAY<INT>>.
-        """
-        start, angles = self._at, 0
-        while (word := self.next) is not None:
-            ends = (word.text == "," and word.depth == depth) or word.depth < depth
-            if ends and not angles:
-                break
-            if not word.is_string and not word.is_quoted:
-                angles += word.text.count("<") - word.text.count(">")
-            self._at += 1
-        return self._words[start : self._at]
-
-    def end(self, statement: str) -> None:
-        if self.next is not None:
-            raise self.bad(f"{self.shown()} is not known in {statement}")
-
-    def any(self, what: str) -> Word:
-        word = self.next
-        if word is None:
-            raise self.bad(f"{what} is expected, not the end of the statement")
-        self._at += 1
-        return word
-
-    def shown(self) -> str:
-        word = self.next
-        return "the end of the statement" if word is None else repr(word.text[:60])
-
-    def bad(self, message: str, advice: str = "") -> BadPipeline:
-        last = self._words[-1].end if self._words else None
-        return self.script.bad(message, self.next or last, advice)
-
-
-def _is_name(text: str) -> bool:
-    return text.replace("_", "a").isalnum() and not text[0].isdigit()

@@ -1,19 +1,27 @@
-"""`${VAR}` and `${VAR:-default}`, inside quotes only: a value can never become SQL."""
+"""`${VAR}` and `${VAR:-default}`, inside quotes only: a value can never become SQL.
+
+A default ends at the first `}`, and has no variable of its own.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
 
+from lamina.errors import BadPipeline
 from lamina.pipeline.tokens import Script, Word, read_script
 
-_VARIABLE = re.compile(r"\$\{([^}]*)\}")
+_VARIABLE = re.compile(r"\$\{([^}]*)(\}?)")
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
+Bad: TypeAlias = "Callable[[str, str], BadPipeline]"
+"""Makes an error of a message and an advice: it knows the place."""
 
-def fill(script: Script, word: Word, environment: Mapping[str, str]) -> str:
-    """The text of a literal with its variables filled in."""
-    return _VARIABLE.sub(lambda found: _value(script, word, found, environment), word.text)
+
+def fill(text: str, environment: Mapping[str, str], bad: Bad) -> str:
+    """A text with its variables filled in."""
+    return _VARIABLE.sub(lambda found: _value(found, environment, bad), text)
 
 
 def used(script: Script, words: Iterable[Word], environment: Mapping[str, str]) -> dict[str, str]:
@@ -22,14 +30,19 @@ def used(script: Script, words: Iterable[Word], environment: Mapping[str, str]) 
     for word in words:
         if word.is_string:
             for each in _VARIABLE.finditer(word.text):
-                found[each[1]] = _value(script, word, each, environment)
-        elif "$" in word.text and not word.is_quoted:
+                found[each[1]] = _value(each, environment, error_at(script, word))
+    return found
+
+
+def check_outside(script: Script, words: Iterable[Word]) -> None:
+    """No variable stands where its value would be SQL."""
+    for word in words:
+        if word.upper == "$" or (word.is_quoted and "${" in word.text):
             raise script.bad(
-                "a variable stands outside of quotes",
+                "a variable stands outside of a text in quotes",
                 word,
                 "Write '${NAME}': values are text, never SQL",
             )
-    return found
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
@@ -41,24 +54,31 @@ def filled(text: str, values: Mapping[str, str]) -> str:
     for word in read_script(text, "").words:
         if word.is_string and _VARIABLE.search(word.text):
             value = _VARIABLE.sub(lambda found: values[found[1]], word.text)
-            parts += [text[at : word.start], _quoted(value)]
+            parts += [text[at : word.start], literal(value)]
             at = word.end
     return "".join([*parts, text[at:]])
 
 
-def _value(script: Script, word: Word, found: re.Match[str], environment: Mapping[str, str]) -> str:
+def literal(value: str) -> str:
+    """A text as Spark's SQL writes it. A bare ${x} would be filled once more, by Spark itself."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024")
+    return f"'{escaped}'"
+
+
+def error_at(script: Script, word: Word) -> Bad:
+    return lambda message, advice: script.bad(message, word, advice)
+
+
+def _value(found: re.Match[str], environment: Mapping[str, str], bad: Bad) -> str:
+    if not found[2]:
+        raise bad("${ without its }", "Write ${NAME} or ${NAME:-default}")
     parsed = _NAME.fullmatch(found[1])
-    if parsed is None:
-        raise script.bad(f"{found[0]} is no variable", word, "Write ${NAME} or ${NAME:-default}")
+    if parsed is None or "${" in found[1]:
+        raise bad(f"{found[0]} is no variable", "Write ${NAME} or ${NAME:-default}")
     name, default = parsed[1], parsed[2]
     known = environment.get(name, default)
     if known is None:
-        raise script.bad(
-            f"the environment has no {name}", word, f"Set it, or write ${{{name}:-default}}"
-        )
+        raise bad(f"the environment has no {name}", f"Set it, or write ${{{name}:-default}}")
+    if any("\ud800" <= letter <= "\udfff" for letter in known):
+        raise bad(f"the value of {name} is no UTF-8", "Set it to text")
     return known
-
-
-def _quoted(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

@@ -1,0 +1,123 @@
+"""The same pipeline, written in Python: `build` gives what `parse_pipeline` gives of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from lamina.pipeline.cursor import Cursor
+from lamina.pipeline.definitions import UNITS_US, Definitions, delay_us, event_time
+from lamina.pipeline.model import (
+    NOWHERE,
+    Column,
+    Emit,
+    Option,
+    Pipeline,
+    Sink,
+    Source,
+    Stream,
+    Watermark,
+)
+from lamina.pipeline.statements import read_columns
+from lamina.pipeline.tokens import bad_at, read_script
+from lamina.pipeline.variables import Bad, check_outside, fill, used
+
+Options: TypeAlias = "Mapping[str, str | int | bool]"
+
+
+class PipelineBuilder:
+    """Collects sources, streams and sinks; each call gives the builder back.
+
+    `${VAR}` in options and in the literals of a SELECT is filled from *environment*.
+    """
+
+    def __init__(
+        self, environment: Mapping[str, str] | None = None, *, name: str = "pipeline"
+    ) -> None:
+        self._environment = environment or {}
+        self._found = Definitions(name)
+
+    def source(
+        self,
+        name: str,
+        columns: str | Mapping[str, str],
+        format: str,  # noqa: A002  the word of the file
+        options: Options | None = None,
+        *,
+        watermark: tuple[str, str] | None = None,
+    ) -> PipelineBuilder:
+        """Rows from outside; *columns* as `"a INT, b STRING"` or by name, *watermark* as
+        `("ts", "5 seconds")`."""
+        read = self._columns(name, columns)
+        kind = format.lower()
+        marked = None if watermark is None else self._watermark(name, read, *watermark)
+        self._found.add(Source(name, read, kind, self._options(name, options), marked))
+        return self
+
+    def stream(self, name: str, select: str, *, emit: Emit | None = None) -> PipelineBuilder:
+        """One SELECT over a source or a stream, without its EMIT."""
+        script = read_script(select, f"stream {name}")
+        check_outside(script, script.words)
+        for word in script.words:
+            if word.upper == ";":
+                raise script.bad("a stream is one SELECT, without a semicolon", word)
+        text = script.slice(script.words)
+        if not text.upper().startswith("SELECT"):
+            raise script.bad("a SELECT is expected", 0)
+        variables = used(script, script.words, self._environment)
+        self._found.add(Stream(name, text, emit, variables))
+        return self
+
+    def sink(
+        self,
+        name: str,
+        stream: str,
+        format: str,  # noqa: A002  the word of the file
+        options: Options | None = None,
+    ) -> PipelineBuilder:
+        """Where the rows of a stream go."""
+        self._found.add(Sink(name, stream, format.lower(), self._options(name, options)))
+        return self
+
+    def build(self) -> Pipeline:
+        return self._found.pipeline()
+
+    def _columns(self, name: str, columns: str | Mapping[str, str]) -> tuple[Column, ...]:
+        if not isinstance(columns, str):
+            columns = ", ".join(f"{_quoted(column)} {kind}" for column, kind in columns.items())
+        script = read_script(f"({columns})", f"source {name}")
+        cursor = Cursor(script, script.words)
+        read = read_columns(cursor)
+        cursor.end("the columns")
+        return read
+
+    def _watermark(
+        self, name: str, columns: tuple[Column, ...], column: str, delay: str
+    ) -> Watermark:
+        known = event_time(columns, column)
+        file = f"source {name}"
+        if known is None:
+            raise bad_at(f"there is no column {column!r} to take event times from", file, NOWHERE)
+        number, _, unit = delay.strip().partition(" ")
+        microseconds = delay_us(number, unit)
+        if microseconds is None:
+            advice = f"A whole number and one of {', '.join(UNITS_US)}"
+            raise bad_at(f"{delay!r} is no length of time", file, NOWHERE, advice)
+        return Watermark(known, microseconds)
+
+    def _options(self, name: str, options: Options | None) -> dict[str, Option]:
+        found: dict[str, Option] = {}
+        for key, value in (options or {}).items():
+            if key.lower() in map(str.lower, found):
+                raise bad_at(f"the option {key!r} is there twice", name, NOWHERE)
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            found[key] = Option(text, fill(text, self._environment, _error_of(name)))
+        return found
+
+
+def _error_of(name: str) -> Bad:
+    return lambda message, advice: bad_at(message, name, NOWHERE, advice)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,246 @@
+"""Checks of a whole pipeline that need no Spark: refused here is what would not work later.
+
+Nothing is accepted that then silently produces no rows.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+from lamina.errors import BadPipeline
+from lamina.pipeline.aggregates import AGGREGATES
+from lamina.pipeline.expressions import calls
+from lamina.pipeline.key_types import refused_key
+from lamina.pipeline.keys import Key, read_keys
+from lamina.pipeline.model import Emit, Pipeline, Sink, Source, Stream
+from lamina.pipeline.select import Select, read_select
+from lamina.pipeline.tokens import bad_at
+
+_NO_WATERMARK = "Give the source a WATERMARK column DELAY OF INTERVAL n unit"
+_EVENT_TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What can be said of a stream without Spark."""
+
+    stream: Stream
+    select: Select
+    keys: tuple[Key, ...]
+    is_aggregate: bool
+
+    @property
+    def has_window(self) -> bool:
+        return any(key.is_window for key in self.keys)
+
+    @property
+    def is_updating(self) -> bool:
+        """Whether its rows replace earlier ones."""
+        return self.is_aggregate and self.stream.emit is Emit.ON_UPDATE
+
+
+def check_pipeline(pipeline: Pipeline, *, file: str = "pipeline") -> None:
+    """BadPipeline, with place and advice, at the first thing that would not work."""
+    checks = _Checks(pipeline, file)
+    for source in pipeline.sources.values():
+        checks.watermark(source)
+    for sink in pipeline.sinks.values():
+        checks.sink(sink)
+    checks.paths()
+    for name in order(pipeline, file=file):
+        checks.stream(pipeline.streams[name])
+    checks.everything_is_read()
+
+
+def order(pipeline: Pipeline, *, file: str = "pipeline") -> tuple[str, ...]:
+    """The names of the streams, each after the one that it reads."""
+    checks = _Checks(pipeline, file)
+    done: list[str] = []
+    for name in pipeline.streams:
+        chain_of: list[str] = []
+        at: str | None = name
+        while at is not None and at not in done:
+            if at in chain_of:
+                raise checks.circle(chain_of[chain_of.index(at) :])
+            chain_of.append(at)
+            at = checks.input_stream(at)
+        done += reversed(chain_of)
+    return tuple(done)
+
+
+class _Checks:
+    def __init__(self, pipeline: Pipeline, file: str) -> None:
+        self._pipeline = pipeline
+        self._file = file
+        self._inputs = {n.lower(): n for n in chain(pipeline.sources, pipeline.streams)}
+        self._shapes = {name: self._shape(each) for name, each in pipeline.streams.items()}
+
+    def _shape(self, stream: Stream) -> Shape:
+        select = read_select(stream, self._file)
+        name = self._inputs.get(select.table.text.lower())
+        source = self._pipeline.sources.get(name or "")
+        columns = {column.name.lower() for column in source.columns} if source else set[str]()
+        texts = [*(item.words for item in select.items), select.having]
+        called = (words[i].text.lower() for words in texts for i, _ in calls(words))
+        is_aggregate = bool(select.keys) or any(each in AGGREGATES for each in called)
+        return Shape(stream, select, read_keys(select, columns), is_aggregate)
+
+    # sources and sinks
+
+    def watermark(self, source: Source) -> None:
+        if source.watermark is None:
+            return
+        name = source.watermark.column
+        kind = next(column.type for column in source.columns if column.name == name)
+        if kind.split()[0].upper() not in _EVENT_TIMES:
+            raise self._bad(
+                f"the watermark column {name!r} of {source.name!r} is {kind}",
+                source,
+                "Event times are of type TIMESTAMP",
+            )
+
+    def sink(self, sink: Sink) -> None:
+        name = self._inputs.get(sink.stream.lower())
+        if name in self._pipeline.streams:
+            return
+        if name is not None:
+            raise self._bad(
+                f"the sink {sink.name!r} reads the source {name!r}",
+                sink,
+                f"Put a stream between them, with SELECT * and FROM {name}",
+            )
+        advice = _did_you_mean(sink.stream, self._pipeline.streams)
+        raise self._bad(f"there is no stream {sink.stream!r} to write", sink, advice)
+
+    def paths(self) -> None:
+        taken: dict[str, Sink] = {}
+        for sink in self._pipeline.sinks.values():
+            for key, option in sink.options.items():
+                if key.lower() != "path":
+                    continue
+                other = taken.setdefault(option.value.rstrip("/"), sink)
+                if other is not sink:
+                    message = f"the sinks {other.name!r} and {sink.name!r} have one path"
+                    raise self._bad(message, sink, "Give each sink a path of its own")
+
+    # streams
+
+    def input_stream(self, name: str) -> str | None:
+        """The stream that a stream reads; None if it reads a source."""
+        table = self._shapes[name].select.table
+        known = self._inputs.get(table.text.lower())
+        if known is None:
+            advice = _did_you_mean(table.text, self._inputs.values())
+            script = self._shapes[name].select.script
+            raise script.bad(f"there is no source or stream {table.text!r}", table, advice)
+        return known if known in self._pipeline.streams else None
+
+    def circle(self, names: list[str]) -> BadPipeline:
+        shape = self._shapes[names[0]]
+        if len(names) == 1:
+            message = f"the stream {names[0]!r} reads itself"
+        else:
+            message = f"the streams {' -> '.join([*names, names[0]])} read each other in a circle"
+        advice = "Every stream begins, in the end, with a source"
+        return shape.select.script.bad(message, shape.select.table, advice)
+
+    def stream(self, stream: Stream) -> None:
+        shape = self._shapes[stream.name]
+        script, table = shape.select.script, shape.select.table
+        if not shape.is_aggregate:
+            if stream.emit is Emit.ON_WINDOW_CLOSE:
+                raise script.bad("EMIT ON WINDOW CLOSE without a window", 0, "Leave it out")
+            return
+        updating = self._updating_input(stream.name)
+        if updating is not None:
+            raise script.bad(
+                f"an aggregate over the updating stream {updating!r}: it would count the old and "
+                "the new value of a row",
+                table,
+                f"Let {updating!r} EMIT ON WINDOW CLOSE, or read what it reads",
+            )
+        self._check_emit(shape)
+        self._check_key_types(shape)
+
+    def _check_emit(self, shape: Shape) -> None:
+        script, emit = shape.select.script, shape.stream.emit
+        source = self._source_of(shape.stream.name)
+        if not shape.has_window:
+            if emit is Emit.ON_WINDOW_CLOSE:
+                raise script.bad(
+                    "EMIT ON WINDOW CLOSE without a window: no row would ever come out",
+                    0,
+                    "GROUP BY window(time, '1 minute') too, or EMIT ON UPDATE",
+                )
+            if emit is None:
+                raise script.bad(
+                    "an aggregate without a window is never complete", 0, "Write EMIT ON UPDATE"
+                )
+        elif source.watermark is None:
+            raise script.bad(
+                f"a window over {source.name!r}, which has no watermark: it would never close",
+                shape.select.keys[[key.is_window for key in shape.keys].index(True)][0],
+                _NO_WATERMARK,
+            )
+
+    def _check_key_types(self, shape: Shape) -> None:
+        """R9: keys of some types cannot be placed or compared."""
+        name = self._inputs[shape.select.table.text.lower()]
+        source = self._pipeline.sources.get(name)
+        if source is None:
+            return
+        types = {column.name.lower(): column.type for column in source.columns}
+        for key, written in zip(shape.keys, shape.select.keys, strict=True):
+            kind = types.get(key.words[-1].text.lower()) if len(key.words) in (1, 3) else None
+            reason = refused_key(kind) if kind is not None else None
+            if reason is not None:
+                raise shape.select.script.bad(
+                    f"{key.words[-1].text!r} of type {kind} cannot be a key: {reason}", written[0]
+                )
+
+    def _updating_input(self, name: str) -> str | None:
+        at = self.input_stream(name)
+        while at is not None:
+            if self._shapes[at].is_updating:
+                return at
+            at = self.input_stream(at)
+        return None
+
+    def _source_of(self, name: str) -> Source:
+        """The source that a stream begins with."""
+        at = name
+        while (before := self.input_stream(at)) is not None:
+            at = before
+        table = self._shapes[at].select.table.text
+        return self._pipeline.sources[self._inputs[table.lower()]]
+
+    def everything_is_read(self) -> None:
+        """What nothing reads would run and produce nothing that anybody sees."""
+        read = {self._inputs[sink.stream.lower()] for sink in self._pipeline.sinks.values()}
+        for shape in self._shapes.values():
+            read.add(self._inputs[shape.select.table.text.lower()])
+        for stream in self._pipeline.streams.values():
+            if stream.name not in read:
+                raise self._bad(
+                    f"nothing reads the stream {stream.name!r}",
+                    stream,
+                    f"Write CREATE SINK ... FROM {stream.name}, or leave it out",
+                )
+        for source in self._pipeline.sources.values():
+            if source.name not in read:
+                message = f"nothing reads the source {source.name!r}"
+                raise self._bad(message, source, "Leave it out, or read it in a stream")
+
+    def _bad(self, message: str, at: Source | Stream | Sink, advice: str) -> BadPipeline:
+        return bad_at(message, self._file, at.place, advice)
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    names: Mapping[str, str] = {each.lower(): each for each in known}
+    near: Collection[str] = difflib.get_close_matches(name.lower(), names, n=1)
+    if near:
+        return f"Did you mean {names[next(iter(near))]!r}?"
+    return f"There are {', '.join(names.values())}" if names else "There is none"

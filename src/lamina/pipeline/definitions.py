@@ -1,0 +1,82 @@
+"""The sources, streams and sinks of a pipeline as they come, from a file or from a program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from lamina.errors import BadName
+from lamina.format.names import escape
+from lamina.pipeline.model import NOWHERE, Column, Pipeline, Place, Sink, Source, Stream
+from lamina.pipeline.tokens import bad_at
+
+UNITS_US = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+    "DAY": 86_400_000_000,
+    "WEEK": 604_800_000_000,
+}
+INTERVAL_US_MAX = (1 << 63) - 1
+
+
+@dataclass(slots=True)
+class Definitions:
+    """What is defined so far; names are one space, and case does not tell them apart."""
+
+    file: str
+    sources: dict[str, Source] = field(default_factory=dict)
+    streams: dict[str, Stream] = field(default_factory=dict)
+    sinks: dict[str, Sink] = field(default_factory=dict)
+    _kinds: dict[str, str] = field(default_factory=dict)
+
+    def add(self, value: Source | Stream | Sink, at: Place = NOWHERE) -> None:
+        """Define something; *at* is where its name stands."""
+        name = value.name
+        self._check(name, at)
+        self._kinds[name.lower()] = type(value).__name__.lower()
+        match value:
+            case Source():
+                self.sources[name] = value
+            case Stream():
+                self.streams[name] = value
+            case Sink():
+                self.sinks[name] = value
+
+    def pipeline(self) -> Pipeline:
+        if not self._kinds:
+            raise bad_at(
+                "there is no statement", self.file, NOWHERE, "A pipeline begins with CREATE SOURCE"
+            )
+        return Pipeline(self.sources, self.streams, self.sinks)
+
+    def _check(self, name: str, at: Place) -> None:
+        taken = self._kinds.get(name.lower())
+        if taken is not None:
+            raise bad_at(
+                f"{name!r} is the name of a {taken} already",
+                self.file,
+                at,
+                "Sources, streams and sinks share one space of names",
+            )
+        try:
+            escape(name)  # it becomes a part of paths
+        except BadName as error:
+            raise bad_at(error.message, self.file, at, error.advice) from error
+
+
+def event_time(columns: tuple[Column, ...], column: str) -> str | None:
+    """The column that a watermark names, as it was defined; None if there is none."""
+    known = (each.name for each in columns if each.name.lower() == column.lower())
+    return next(known, None)
+
+
+def delay_us(number: str, unit: str) -> int | None:
+    """So many of a unit in microseconds; None if that is no length of time."""
+    digits = number.strip()
+    scale = UNITS_US.get(unit.strip().upper().removesuffix("S"))
+    if scale is None or not (digits.isascii() and digits.isdecimal()):
+        return None
+    microseconds = int(digits) * scale
+    return microseconds if microseconds <= INTERVAL_US_MAX else None

@@ -1,0 +1,87 @@
+"""An expression over the state: aggregates and keys are replaced by its columns, the rest stays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from lamina.pipeline.aggregate_calls import AggregateCalls
+from lamina.pipeline.expressions import Words, after_dot, is_reference
+from lamina.pipeline.keys import Element, Key, Names
+from lamina.pipeline.tokens import Script
+
+_STATE_COLUMN = re.compile(r"k\d+(_start|_end)?|p\d+")
+Aliases = Mapping[str, Words]
+
+
+class Finals:
+    def __init__(
+        self,
+        script: Script,
+        names: Names,
+        keys: Sequence[Key],
+        window: int | None,
+        aggregates: AggregateCalls,
+    ) -> None:
+        self._script = script
+        self._names = names
+        # The longest first: one key may be the beginning of another.
+        self._keys = sorted(enumerate(keys), key=lambda each: -len(each[1].words))
+        self._window = window
+        self._aggregates = aggregates
+
+    def text(self, words: Words, aliases: Aliases) -> str:
+        """The expression over state columns; *aliases* stand for other items of the list."""
+        elements = self._names.elements(words)
+        pieces: list[str] = []
+        at, number = words[0].start, 0
+        while number < len(elements):
+            element = elements[number]
+            new, last = self._replacement(words, elements[number:], aliases)
+            if not new:
+                self._check(words, element)
+                number += 1
+                continue
+            pieces += [self._script.text[at : words[element.first].start], new]
+            at = words[last].end
+            while number < len(elements) and elements[number].first <= last:
+                number += 1
+        return "".join([*pieces, self._script.text[at : words[-1].end]])
+
+    def _replacement(
+        self, words: Words, ahead: Sequence[Element], aliases: Aliases
+    ) -> tuple[str, int]:
+        """What stands for the elements *ahead*, and the last word that it takes the place of."""
+        for number, key in self._keys:
+            if count := key.matches(self._names, words, ahead):
+                return f"k{number}", ahead[count - 1].last
+        first = ahead[0].first
+        found = self._aggregates.at(words, first)
+        if found is not None:
+            return found
+        word = words[first]
+        if first != ahead[0].last or not is_reference(words, first):
+            return "", first
+        if word.text.lower() in aliases:
+            rest = {name: w for name, w in aliases.items() if name != word.text.lower()}
+            return f"({self.text(aliases[word.text.lower()], rest)})", first
+        if self._window is not None and word.upper == "WINDOW":
+            return f"k{self._window}", first
+        return "", first
+
+    def _check(self, words: Words, element: Element) -> None:
+        """A column that is no key has many values in a group."""
+        word = words[element.last]
+        is_qualified = element.first != element.last
+        if is_qualified or is_reference(words, element.last):
+            if word.text.lower() in self._names.columns:
+                raise self._script.bad(
+                    f"{word.text!r} is neither a key of GROUP BY nor inside of an aggregate",
+                    words[element.first],
+                    "Group by it; a key that is an expression is found in brackets of its own",
+                )
+            if _STATE_COLUMN.fullmatch(word.text.lower()):
+                raise self._script.bad(f"there is no column {word.text!r}", word)
+        is_star = word.upper == "*" and (after_dot(words, element.last) or element.last == 0)
+        if is_star:
+            raise self._script.bad("* in a stream with GROUP BY: name the columns", word)

@@ -1,0 +1,54 @@
+"""Windows as Spark spells them: TUMBLE and HOP are other names of window()."""
+
+from __future__ import annotations
+
+from lamina.pipeline.expressions import Words
+from lamina.pipeline.keys import is_window
+from lamina.pipeline.tokens import Script
+
+_ARGUMENTS = {"WINDOW": (2, 3, 4), "TUMBLE": (2,), "HOP": (3,)}
+_FORMS = {
+    "WINDOW": "window(time, '1 minute') or window(time, '1 minute', '30 seconds')",
+    "TUMBLE": "TUMBLE(time, INTERVAL 1 MINUTE)",
+    "HOP": "HOP(time, slide, size), as HOP(ts, INTERVAL 30 SECONDS, INTERVAL 1 MINUTE)",
+}
+
+
+def window_text(script: Script, words: Words) -> str:
+    """A key as Spark gets it; lengths may be intervals, which Spark's window() does not take."""
+    if not is_window(words):
+        return script.slice(words)
+    name = words[0].upper
+    time, *lengths = _arguments(words)
+    if len(lengths) + 1 not in _ARGUMENTS[name] or not time:
+        raise script.bad(f"{name} takes other arguments", words[0], f"Write {_FORMS[name]}")
+    texts = [_length(script, length, words) for length in lengths]
+    if name == "HOP":
+        texts.reverse()
+    return f"window({script.slice(time)}, {', '.join(texts)})"
+
+
+def _length(script: Script, words: Words, window: Words) -> str:
+    """INTERVAL 1 MINUTE, or '1 minute', as a text."""
+    if words and all(word.is_string for word in words):
+        return script.slice(words)
+    if len(words) == 3 and words[0].upper == "INTERVAL" and words[2].is_name:
+        return f"'{words[1].text} {words[2].text}'"
+    if len(words) == 2 and words[0].upper == "INTERVAL" and words[1].is_string:
+        return script.slice(words[1:])
+    raise script.bad(
+        "a length of time is expected, as INTERVAL 1 MINUTE", (words or window[-1:])[0]
+    )
+
+
+def _arguments(words: Words) -> list[Words]:
+    """The arguments of a call that is all of *words*."""
+    inner = words[2:-1]
+    depth = words[0].depth + 1
+    parts: list[Words] = []
+    start = 0
+    for index, word in enumerate(inner):
+        if word.upper == "," and word.depth == depth:
+            parts.append(inner[start:index])
+            start = index + 1
+    return [*parts, inner[start:]]
