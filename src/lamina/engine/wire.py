@@ -1,0 +1,27 @@
+"""Results of tasks as text: what travels from a task to the driver, in one row."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from lamina.engine.model import MergedRuns, Staged, TaskResult
+from lamina.format.commit import WalRange
+
+
+def encode_result(result: TaskResult) -> str:
+    return json.dumps(asdict(result))
+
+
+def decode_result(text: str) -> TaskResult:
+    value = json.loads(text)
+    place = value["range"]
+    return TaskResult(
+        partition=value["partition"],
+        range=None if place is None else WalRange(**place),
+        staged=tuple(Staged(**each) for each in value["staged"]),
+        merged=tuple(MergedRuns(tuple(each["inputs"]), each["path"]) for each in value["merged"]),
+        rows_in=value["rows_in"],
+        late=value["late"],
+        keys=value["keys"],
+    )

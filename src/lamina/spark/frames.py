@@ -1,0 +1,56 @@
+"""Small things about DataFrames that Spark has no words for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.functions import vectorized_udf  # type: ignore[attr-defined]
+from pyspark.sql.types import StructType
+from pyspark.util import PythonEvalType
+
+ArrowTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def map_in_arrow(frame: DataFrame, task: ArrowTask, schema: StructType | str) -> DataFrame:
+    """`DataFrame.mapInArrow`, which asks for pandas first and then does not use it."""
+    function = vectorized_udf(
+        cast(Any, task), cast(Any, schema), cast(Any, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    )
+    column = cast(Any, function)(*(frame[name] for name in frame.columns))
+    made = cast(Any, frame)._jdf.mapInArrow(column._jc, False, None)  # noqa: SLF001
+    return DataFrame(made, frame.sparkSession)
+
+
+@contextmanager
+def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """The session with these settings; afterwards with those it had."""
+    before = {name: spark.conf.get(name, None) for name in wanted}
+    try:
+        for name, value in wanted.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
+
+
+@contextmanager
+def view(frame: DataFrame, name: str) -> Iterator[str]:
+    """A DataFrame under a name, for SQL, while it is needed."""
+    frame.createOrReplaceTempView(name)
+    try:
+        yield f"`{name}`"
+    finally:
+        frame.sparkSession.catalog.dropTempView(name)
+
+
+def arrow_schema(frame: DataFrame) -> pa.Schema:
+    """The Arrow types of a frame's columns, as `toArrow` gives them; runs no job over data."""
+    return cast(pa.Schema, frame.limit(0).toArrow().schema)

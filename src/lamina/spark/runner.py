@@ -1,0 +1,138 @@
+"""Runs a stream's epoch as one Spark job.
+
+ rows of the epoch -> partial aggregates (JVM) -> on the owner of the key: merge, WAL  (UpdateState)
+                   -> final projection (JVM)   -> Parquet, synced; one row per task    (StageOutput)
+
+Settings that change results or placement are pinned for the job and put back afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users have it
+from pyspark.sql.types import StringType, StructField, StructType
+
+from lamina.engine.model import Seen, SourceRange, StagedRows, StreamResult, StreamWork
+from lamina.engine.task import results_of
+from lamina.engine.wire import decode_result
+from lamina.spark.frames import map_in_arrow, settings, view
+from lamina.spark.sources import SparkSource
+from lamina.spark.streams import SparkStream
+from lamina.spark.tasks import META, RESULT, StageOutput, UpdateState
+
+
+class SparkRunner:
+    """Streams on one SparkSession."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        streams: Mapping[str, SparkStream],
+        sources: Mapping[str, SparkSource],
+        times: Mapping[str, str],
+    ) -> None:
+        """*times* names the column of event time of each source that has one."""
+        self._spark = spark
+        self._streams = streams
+        self._sources = sources
+        self._times = times
+
+    def run(self, work: StreamWork) -> StreamResult:
+        with settings(self._spark, pinned(work.partitions)):
+            stream = self._streams[work.stream]
+            rows, observation = self._input(work, stream)
+            if stream.operator is None:
+                results = self._select(work, stream, rows)
+            else:
+                results = self._aggregate(work, stream, rows)
+            return StreamResult(results, self._seen(work, observation))
+
+    # the job
+
+    def _select(self, work: StreamWork, stream: SparkStream, rows: DataFrame | None) -> tuple:  # type: ignore[type-arg]
+        if rows is None:
+            return ()
+        with view(rows, f"lamina_{work.stream}") as name:
+            output = self._spark.sql(stream.select(name))
+            staged = map_in_arrow(output, StageOutput(work, stream.arrow_output), RESULT)
+            found = [decode_result(row["result"]) for row in staged.toArrow().to_pylist()]
+        return tuple(sorted(found, key=lambda result: result.partition))
+
+    def _aggregate(self, work: StreamWork, stream: SparkStream, rows: DataFrame | None) -> tuple:  # type: ignore[type-arg]
+        assert stream.state is not None
+        carried = StructType([*stream.state.fields, StructField(META, StringType())])
+        with self._partials(work, stream, rows) as partials:
+            task = UpdateState(work, has_input=rows is not None)
+            updated = map_in_arrow(partials, task, carried)
+            with view(updated, f"lamina_state_{work.stream}") as name:
+                output = self._spark.sql(stream.final(name, META))
+                staged = map_in_arrow(output, StageOutput(work, stream.arrow_output), RESULT)
+                found = staged.toArrow().to_pylist()
+        results = (decode_result(row["result"]) for row in found)
+        return results_of(results, work.partitions)
+
+    @contextmanager
+    def _partials(
+        self, work: StreamWork, stream: SparkStream, rows: DataFrame | None
+    ) -> Iterator[DataFrame]:
+        """Exactly P tasks, each with the keys that it owns (R8)."""
+        if rows is None:
+            yield self._spark.range(0, work.partitions, 1, work.partitions)
+            return
+        with view(rows, f"lamina_{work.stream}") as name:
+            partials = self._spark.sql(stream.partial(name))
+            yield partials.repartition(work.partitions, *stream.keys)
+
+    # input
+
+    def _input(
+        self, work: StreamWork, stream: SparkStream
+    ) -> tuple[DataFrame | None, Observation | None]:
+        match work.input:
+            case SourceRange(source, start, end) as planned:
+                if start == end:
+                    return None, None
+                observation = Observation()
+                frame = self._sources[source].frame(self._spark, planned)
+                return frame.observe(observation, *self._measures(source)), observation
+            case StagedRows(_, files):
+                if not files:
+                    return None, None
+                paths = [str(Path(work.home) / file) for file in files]
+                return self._spark.read.schema(stream.input).parquet(*paths), None
+
+    def _measures(self, source: str) -> list:  # type: ignore[type-arg]
+        measures = [F.count(F.lit(1)).alias("rows")]
+        if source in self._times:
+            time = F.col(self._times[source])
+            measures.append(F.unix_micros(F.max(time)).alias("latest_us"))
+            measures.append(F.count_if(time.isNull()).alias("without_time"))
+        return measures
+
+    def _seen(self, work: StreamWork, observation: Observation | None) -> dict[str, Seen]:
+        if observation is None:
+            return {}
+        assert isinstance(work.input, SourceRange)
+        found = observation.get
+        return {
+            work.input.source: Seen(
+                found["rows"], found.get("latest_us"), found.get("without_time", 0)
+            )
+        }
+
+
+def pinned(partitions: int) -> dict[str, str]:
+    """What placement and results depend on."""
+    return {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.caseSensitive": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+        "spark.sql.execution.arrow.useLargeVarTypes": "false",
+    }

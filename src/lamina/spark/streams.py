@@ -1,0 +1,199 @@
+"""Streams of a pipeline, compiled against a live Spark: types and aggregates are Spark's to say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from lamina.engine.model import OperatorPlan
+from lamina.engine.plans import EnginePlan, StreamPlan
+from lamina.errors import BadPipeline
+from lamina.format.manifest import pipeline_hash
+from lamina.pipeline.compile import Aggregation, Stateless, compile_select
+from lamina.pipeline.model import Emit, Pipeline, Source, Stream
+from lamina.pipeline.select import read_select
+from lamina.pipeline.variables import filled
+from lamina.spark.frames import arrow_schema, view
+from lamina.spark.sources import ddl
+
+ALL = "k_all"
+"""The key of an aggregate without one: all rows are one group."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkStream:
+    """A stream as a runner needs it: the plan, and the schemas on the way."""
+
+    name: str
+    reads: str
+    plan: Stateless | Aggregation
+    variables: Mapping[str, str]
+    input: StructType
+    output: StructType
+    arrow_output: bytes
+    state: StructType | None = None  # keys and partials
+    operator: OperatorPlan | None = None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        assert isinstance(self.plan, Aggregation)
+        return self.plan.keys or (ALL,)
+
+    def partial(self, view_name: str) -> str:
+        """The partials of an epoch's rows, with the columns that place them."""
+        assert isinstance(self.plan, Aggregation)
+        text = filled(self.plan.partial(view_name), self.variables)
+        if not self.plan.keys:
+            text = f"SELECT 0 AS {ALL}, * FROM ({text})"
+        keys = ", ".join(self.keys)
+        return (
+            f"SELECT *, CAST(pmod(hash({keys}), 256) AS INT) AS _vnode, xxhash64({keys}) AS _hash "
+            f"FROM ({text})"
+        )
+
+    def final(self, view_name: str, carry: str = "") -> str:
+        assert isinstance(self.plan, Aggregation)
+        return filled(self.plan.final(view_name, carry), self.variables)
+
+    def select(self, view_name: str) -> str:
+        assert isinstance(self.plan, Stateless)
+        return filled(self.plan.sql(view_name), self.variables)
+
+
+def compile_pipeline(
+    spark: SparkSession, pipeline: Pipeline, order: tuple[str, ...], *, name: str, file: str
+) -> tuple[EnginePlan, dict[str, SparkStream]]:
+    """Every stream in its order, each over the schema of what it reads."""
+    schemas = {each.name.lower(): _source_schema(spark, each) for each in pipeline.sources.values()}
+    named = {each.lower(): each for each in (*pipeline.sources, *pipeline.streams)}
+    reads_from: dict[str, frozenset[str]] = {n: frozenset({n}) for n in pipeline.sources}
+    streams: dict[str, SparkStream] = {}
+    plans: list[StreamPlan] = []
+    for each in order:
+        compiled = _compile(spark, pipeline.streams[each], schemas, named, file)
+        streams[each] = compiled
+        schemas[each.lower()] = compiled.output
+        reads_from[each] = reads_from[compiled.reads]
+        plans.append(StreamPlan(each, compiled.reads, reads_from[each], compiled.operator))
+    plan = EnginePlan(
+        pipeline=name,
+        pipeline_hash=pipeline_hash(pipeline.definition()),
+        streams=tuple(plans),
+        sinks={sink.name: named[sink.stream.lower()] for sink in pipeline.sinks.values()},
+        delays_us={
+            source.name: source.watermark.delay_us
+            for source in pipeline.sources.values()
+            if source.watermark is not None
+        },
+    )
+    return plan, streams
+
+
+def _compile(
+    spark: SparkSession,
+    stream: Stream,
+    schemas: Mapping[str, StructType],
+    named: Mapping[str, str],
+    file: str,
+) -> SparkStream:
+    select = read_select(stream, file)
+    reads = select.table.text.lower()
+    given = spark.createDataFrame([], schemas[reads])
+    with view(given, f"lamina_check_{stream.name}") as name:
+
+        def type_of(expression: str) -> str:
+            text = filled(f"SELECT {expression} AS x FROM {name}", stream.variables)
+            return spark.sql(text).schema["x"].dataType.simpleString()
+
+        try:
+            plan = compile_select(
+                select,
+                columns=given.columns,
+                type_of=type_of,
+                is_aggregate=lambda function: is_aggregate(spark, function),
+            )
+            if isinstance(plan, Stateless):
+                return _stateless(stream, plan, named[reads], given, name)
+            return _aggregation(stream, plan, named[reads], given, name)
+        except PySparkException as error:
+            where = f"{file}:{stream.place.line}:{stream.place.column}"
+            raise BadPipeline(
+                f"the stream {stream.name!r}: {_first_line(error)}", where=where
+            ) from error
+
+
+def _stateless(
+    stream: Stream, plan: Stateless, reads: str, given: DataFrame, name: str
+) -> SparkStream:
+    spark = given.sparkSession
+    frame = spark.sql(filled(plan.sql(name), stream.variables))
+    columns = arrow_schema(frame).serialize().to_pybytes()
+    return SparkStream(
+        stream.name, reads, plan, stream.variables, given.schema, frame.schema, columns
+    )
+
+
+def _aggregation(
+    stream: Stream, plan: Aggregation, reads: str, given: DataFrame, name: str
+) -> SparkStream:
+    spark = given.sparkSession
+    draft = SparkStream(stream.name, reads, plan, stream.variables, given.schema, StructType(), b"")
+    partial = spark.sql(draft.partial(name)).drop("_vnode", "_hash")
+    state = StructType([_nullable(field) for field in partial.schema])
+    with view(spark.createDataFrame([], state), f"lamina_state_{stream.name}") as state_view:
+        output = spark.sql(draft.final(state_view))
+        columns = arrow_schema(output).serialize().to_pybytes()
+        schema = output.schema
+    arrow = arrow_schema(spark.createDataFrame([], state))
+    keys = pa.schema([arrow.field(key) for key in draft.keys])
+    values = pa.schema([field for field in arrow if field.name not in draft.keys])
+    operator = OperatorPlan(
+        key_schema=keys.serialize().to_pybytes(),
+        value_schema=values.serialize().to_pybytes(),
+        merges=plan.merges,
+        time=plan.time,
+        emit=stream.emit or Emit.ON_UPDATE,
+    )
+    return SparkStream(
+        stream.name,
+        reads,
+        plan,
+        stream.variables,
+        given.schema,
+        schema,
+        columns,
+        state,
+        operator,
+    )
+
+
+def is_aggregate(spark: SparkSession, function: str) -> bool:
+    """Whether Spark's catalog has it as an aggregate."""
+    java = cast(Any, spark)._jsparkSession.sessionState()  # noqa: SLF001  Spark has no other way
+    name = java.sqlParser().parseFunctionIdentifier(f"`{function}`")
+    if not java.catalog().functionExists(name):
+        return False
+    return bool(java.catalog().lookupFunctionInfo(name).getGroup() == "agg_funcs")
+
+
+def _source_schema(spark: SparkSession, source: Source) -> StructType:
+    try:
+        return spark.createDataFrame([], ddl(source)).schema
+    except PySparkException as error:
+        raise BadPipeline(
+            f"the columns of {source.name!r}: {_first_line(error)}", where=str(source.place)
+        ) from error
+
+
+def _nullable(field: Any) -> Any:
+    return type(field)(field.name, field.dataType, True)
+
+
+def _first_line(error: PySparkException) -> str:
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,87 @@
+"""What runs inside of Spark's Python workers: two functions over batches.
+
+update   partials in; the state is merged and logged; rows of the state out, and one with the result
+stage    output rows in, and that one row; a Parquet file is written; the result out
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from lamina.engine.model import StreamWork, TaskResult, TaskWork
+from lamina.engine.staging import stage
+from lamina.engine.task import schema_of, update_state
+from lamina.engine.wire import decode_result, encode_result
+
+META = "_lamina"
+RESULT = "result string"
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateState:
+    """For `mapInArrow`, on the owner of the keys."""
+
+    work: StreamWork
+    has_input: bool
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = _task(self.work)
+        if self.has_input:
+            updated = update_state(task, batches)
+        else:
+            for _ in batches:  # rows that only say how many tasks there are
+                pass
+            updated = update_state(task, ())
+        assert self.work.operator is not None
+        columns = schema_of(self.work.operator).row
+        for batch in updated.rows:
+            yield batch.append_column(META, pa.nulls(batch.num_rows, pa.string()))
+        nulls = [pa.nulls(1, field.type) for field in columns]
+        names = [*columns.names, META]
+        result = pa.array([encode_result(updated.result)], pa.string())
+        yield pa.RecordBatch.from_arrays([*nulls, result], names=names)
+
+
+@dataclass(frozen=True, slots=True)
+class StageOutput:
+    """For `mapInArrow`, behind the final projection in the same stage."""
+
+    work: StreamWork
+    columns: bytes  # the output's Arrow schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = _task(self.work)
+        found: list[str] = []
+        staged = stage(task, self._rows(batches, found))
+        if self.work.operator is not None and len(found) != 1:
+            raise RuntimeError(f"{len(found)} results have come for one task")
+        result = decode_result(found[0]) if found else TaskResult(task.partition)
+        text = encode_result(replace(result, staged=staged))
+        yield pa.record_batch({"result": pa.array([text], pa.string())})
+
+    def _rows(
+        self, batches: Iterator[pa.RecordBatch], found: list[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Output rows in the types of the output; the row with the result is kept aside."""
+        schema = pa.ipc.read_schema(pa.py_buffer(self.columns))
+        for batch in batches:
+            rows = batch
+            if META in batch.schema.names:
+                meta = batch.column(META)
+                found += meta.drop_null().to_pylist()
+                rows = batch.filter(meta.is_null()).drop_columns([META])
+            columns = [
+                column if column.type == field.type else column.cast(field.type)
+                for column, field in zip(rows.columns, schema, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _task(work: StreamWork) -> TaskWork:
+    context = TaskContext.get()
+    assert context is not None
+    return work.task(context.partitionId(), str(context.taskAttemptId()))
