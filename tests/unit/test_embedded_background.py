@@ -242,3 +242,21 @@ def test_damage_while_a_failed_checkpoint_waits_to_be_told_is_mended(tmp_path: P
             store.checkpoint()
         objects.failure = None
         assert store.checkpoint() is not None
+
+
+def test_an_expiry_that_meets_damage_can_be_taken_back_and_done_again(tmp_path: Path) -> None:
+    objects = GatedStore()
+    with opened(tmp_path, objects) as store:
+        store.table("t", KEY, VALUE, time="v").write(rows({1: 10, 2: 20}))
+        store.commit()
+        store.checkpoint()
+    with opened(tmp_path, objects) as store:
+        for file in local_runs(tmp_path):
+            flip(file)
+        table = store.table("t")
+        with pytest.raises(RunDamaged, match="rollback"):
+            list(table.expire(15))
+        store.rollback()
+        gone = [row["k"] for batch in table.expire(15) for row in batch.to_pylist()]
+        store.commit()
+        assert (gone, as_dict(table)) == ([1], {2: 20})

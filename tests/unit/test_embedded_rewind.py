@@ -193,3 +193,23 @@ def test_gc_after_a_rewind_keeps_what_the_new_line_stands_on(tmp_path: Path) -> 
     assert verify(Checkpointer(LocalStore(tmp_path / "checkpoints"))).ok
     with lamina.open(tmp_path) as store:
         assert as_dict(store.table("t")) == state_of(1) | {9: 9}
+
+
+def test_after_a_rewind_a_lost_checkpoint_is_made_up_for_along_the_new_line(tmp_path: Path) -> None:
+    """Checkpoints that the rewind left behind are newer by epoch, and of no use."""
+    with dying(lamina.open(tmp_path, partitions=2)) as store:
+        three_checkpoints(store)
+        store.rewind(1)
+        store.table("t").write(rows({9: 9}))
+        store.commit(watermark=9)
+        made = store.checkpoint()
+        assert made is not None
+        manifest = store._checkpointer.paths.manifest(made.id)
+        store.table("t").write(rows({10: 10}))
+        head = store.commit()
+    (tmp_path / "checkpoints" / manifest).write_bytes(b"damaged")
+    with lamina.open(tmp_path) as store:
+        assert (store.epoch, store.watermark) == (head, 9)
+        assert store.report.checkpoint_epoch == 1
+        assert as_dict(store.table("t")) == state_of(1) | {9: 9, 10: 10}
+        store.checkpoint()

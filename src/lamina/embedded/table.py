@@ -5,8 +5,9 @@ What is written is seen at once by this process, and counts with the store's nex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -81,7 +82,10 @@ class Table:
         self.write(batch, deletes=np.ones(batch.num_rows, np.bool_))
 
     def expire(self, before: int) -> Iterator[pa.RecordBatch]:
-        """Take everything from before a time away; the rows that go. In the column's own unit."""
+        """Take everything from before a time away; the rows that go. In the column's own unit.
+
+        They are read as they are asked for, from what was there before.
+        """
         gone = []
         runs = {}
         for number, partition in enumerate(self._current.partitions):
@@ -89,7 +93,7 @@ class Table:
             gone.append(rows)
         for number, run in runs.items():
             self._add(number, run)
-        return (batch for rows in gone for batch in rows)
+        return self._mended(chain.from_iterable(gone), "rollback, then expire once more")
 
     # reading
 
@@ -109,16 +113,8 @@ class Table:
         bounded = since is not None or before is not None
         times = TimeRange(since, before) if bounded else None
         state = self._current
-        try:
-            for partition in state.partitions:
-                yield from partition.scan(vnodes, times)
-        except RunDamaged as error:
-            self.rebuild()
-            raise RunDamaged(
-                error.message,
-                where=error.where,
-                advice="It has been made again from checkpoint and WAL: read once more",
-            ) from error
+        found = (partition.scan(vnodes, times) for partition in state.partitions)
+        yield from self._mended(chain.from_iterable(found), "read once more")
 
     def to_table(self) -> pa.Table:
         """All of it, in memory."""
@@ -224,6 +220,18 @@ class Table:
         self._committed = self._current = state
         for number in self._pending:
             self._current = self._with_pending(number)
+
+    def _mended(self, batches: Iterable[pa.RecordBatch], advice: str) -> Iterator[pa.RecordBatch]:
+        """Rows that somebody may have used already: damage is mended, and he has to know."""
+        try:
+            yield from batches
+        except RunDamaged as error:
+            self.rebuild()
+            raise RunDamaged(
+                error.message,
+                where=error.where,
+                advice=f"It has been made again from checkpoint and WAL: {advice}",
+            ) from error
 
     def _guarded(self, work: Callable[[], T]) -> T:
         """A local file that is damaged is made again, once."""
