@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -132,6 +133,32 @@ def test_offsets_and_watermarks_are_carried_through_commits_crashes_and_checkpoi
     with lamina.snapshot(tmp_path) as snapshot:
         assert snapshot.manifest.source_offsets["a"].offsets == {"p": "3"}
         assert snapshot.manifest.watermark == 10
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"offsets": {"s": {"at": 5}}},
+        {"offsets": {"s": 5}},
+        {"offsets": {5: {"at": "5"}}},
+        {"watermark": "noon"},
+        {"watermark": 1 << 70},
+        {"source_watermarks": {"s": "noon"}},
+    ],
+    ids=str,
+)
+def test_a_commit_that_is_refused_can_be_made_again_with_everything_in_it(
+    tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    with dying(lamina.open(tmp_path)) as store:
+        store.put(b"a", b"1")
+        with pytest.raises(UsageError):
+            store.commit(**wrong)
+        assert (store.epoch, store.get(b"a")) == (0, b"1")
+        assert store.commit() == 1
+        store.checkpoint()
+    with lamina.open(tmp_path) as store:
+        assert dict(store.scan()) == {b"a": b"1"}
 
 
 def test_a_checkpoint_before_the_first_commit_is_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from lamina.errors import UsageError
 from lamina.format.manifest_model import ConnectorCheckpoint
 
 Offsets: TypeAlias = Mapping[str, Mapping[str, str] | ConnectorCheckpoint]
@@ -12,9 +13,17 @@ Offsets: TypeAlias = Mapping[str, Mapping[str, str] | ConnectorCheckpoint]
 
 
 def connectors(offsets: Offsets, epoch: int) -> dict[str, ConnectorCheckpoint]:
-    return {
-        name: value
-        if isinstance(value, ConnectorCheckpoint)
-        else ConnectorCheckpoint.with_offsets(epoch, value)
-        for name, value in offsets.items()
-    }
+    return {name: _connector(name, value, epoch) for name, value in offsets.items()}
+
+
+def _connector(
+    name: str, value: Mapping[str, str] | ConnectorCheckpoint, epoch: int
+) -> ConnectorCheckpoint:
+    if isinstance(value, ConnectorCheckpoint):
+        return value
+    if not isinstance(value, Mapping):
+        raise UsageError(
+            f"the offset of {name!r} is {value!r}, not a map from text to text",
+            advice='As in commit(offsets={"orders": {"position": "42"}})',
+        )
+    return ConnectorCheckpoint.with_offsets(epoch, value)

@@ -21,7 +21,7 @@ from lamina.embedded.byte_table import BYTE_TABLE, BYTES, Puts, check_bytes
 from lamina.embedded.fetching import fetch_runs, find_checkpoint
 from lamina.embedded.loading import load_states
 from lamina.embedded.offsets import Offsets, connectors
-from lamina.embedded.table import Place, Table
+from lamina.embedded.table import Table
 from lamina.errors import Refused, RunDamaged, UsageError
 from lamina.format.commit import AdoptRecord, CheckpointRecord, CommitRecord, Point
 from lamina.format.log import Committed
@@ -188,13 +188,8 @@ class EmbeddedStore:
         )
         self._decide(record)
         for name, parts in runs.items():
-            places = {
-                number: Place(
-                    f"{ranges[name, number].segment}:{ranges[name, number].offset}", epoch
-                )
-                for number in parts
-            }
-            self._tables[name].advance(parts, places)
+            places = {number: ranges[name, number] for number in parts}
+            self._tables[name].advance(parts, places, epoch)
         return epoch
 
     def rollback(self) -> None:

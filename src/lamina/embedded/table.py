@@ -6,7 +6,6 @@ What is written is seen at once by this process, and counts with the store's nex
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias, TypeVar
 
@@ -15,6 +14,8 @@ import pyarrow as pa
 
 from lamina.checkpoint.state import SavedOperator, check_keys, settle
 from lamina.errors import Refused, RunDamaged
+from lamina.format.commit import WalRange
+from lamina.recovery.operators import run_name
 from lamina.state.changes import changes
 from lamina.state.local import RunFolder
 from lamina.state.merge import Merge
@@ -29,14 +30,6 @@ T = TypeVar("T")
 Data: TypeAlias = "pa.RecordBatch | pa.Table"
 PENDING_RUNS_MAX = 8
 """Uncommitted writes of a partition are brought together when there are this many."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a commit has put the run of a partition."""
-
-    name: str
-    epoch: int
 
 
 class Table:
@@ -142,14 +135,14 @@ class Table:
         """What the next commit consists of: one run for each partition that has changed."""
         return {number: self._joined(runs) for number, runs in sorted(self._pending.items())}
 
-    def advance(self, runs: Mapping[int, pa.RecordBatch], places: Mapping[int, Place]) -> None:
+    def advance(
+        self, runs: Mapping[int, pa.RecordBatch], places: Mapping[int, WalRange], epoch: int
+    ) -> None:
         """The runs have been committed, at these places in the WAL."""
         state = self._committed
         for number, batch in runs.items():
-            place = places[number]
-            run = run_of_batch(
-                batch, name=place.name, first_epoch=place.epoch, last_epoch=place.epoch
-            )
+            name = run_name(places[number])
+            run = run_of_batch(batch, name=name, first_epoch=epoch, last_epoch=epoch)
             state = state.with_partition(number, state.partitions[number].with_run(run))
         self._pending = {}
         self._committed = self._current = state

@@ -98,8 +98,12 @@ def wal_run(disk: Disk, each: EpochRange) -> Run:
 def _run_in(reader: SegmentReader, each: EpochRange) -> Run:
     place = each.place
     batch = reader.at(place.offset, place.size, place.crc, mapped=True).batch()
-    name = f"{place.segment}:{place.offset}"
-    return run_of_batch(batch, name=name, first_epoch=each.epoch, last_epoch=each.epoch)
+    return run_of_batch(batch, name=run_name(place), first_epoch=each.epoch, last_epoch=each.epoch)
+
+
+def run_name(place: WalRange) -> str:
+    """What a run in the WAL is called in lists: the same for who wrote it and who reads it."""
+    return f"{place.segment}:{place.offset}"
 
 
 def _opener(files: Mapping[str, Path]) -> Callable[[Entry], Run]:
