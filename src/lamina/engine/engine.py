@@ -12,16 +12,14 @@ done: whatever instruction the process is killed at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 
 from lamina.checkpoint.checkpointer import Checkpointer
-from lamina.checkpoint.saving import Pipeline, Saved, Saving
+from lamina.checkpoint.saving import Pipeline
 from lamina.clock import Clock, new_writer_id
 from lamina.engine.model import (
     Offset,
-    OperatorPlan,
     Seen,
     SourceRange,
     StagedRows,
@@ -30,65 +28,20 @@ from lamina.engine.model import (
     TaskResult,
 )
 from lamina.engine.planning import EpochPlan, Watermarks, plan_epoch
-from lamina.engine.ports import Limits, Runner, Sink, Source
+from lamina.engine.plans import EnginePlan, EngineSettings, EpochReport, FailPoint, StreamPlan
+from lamina.engine.ports import Runner, Sink, Source
 from lamina.engine.publishing import Publisher
-from lamina.engine.staging import drop_staged
+from lamina.engine.saves import Saves
 from lamina.engine.states import States, memory_name
-from lamina.format.commit import AdoptRecord, CheckpointRecord, CommitRecord, Point, StagedFile
+from lamina.errors import Refused
+from lamina.format.commit import CommitRecord, Point, StagedFile
 from lamina.format.manifest_model import ConnectorCheckpoint
 from lamina.ids import CheckpointId
-from lamina.protocol.retention import wal_floor
 from lamina.recovery.manager import Recovered
+from lamina.recovery.state import RecoveryReport
 from lamina.state.local import RunFolder
-from lamina.wal.driver_log import drop_driver_segments
-from lamina.wal.logset import drop_segments
 
-
-@dataclass(frozen=True, slots=True)
-class StreamPlan:
-    """A stream as the engine sees it: what it reads, and the state it keeps."""
-
-    name: str
-    reads: str  # a source or another stream
-    sources: frozenset[str]  # all that its rows come from
-    operator: OperatorPlan | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EnginePlan:
-    """A pipeline, compiled: streams in the order they run."""
-
-    pipeline: str
-    pipeline_hash: str
-    streams: tuple[StreamPlan, ...]
-    sinks: Mapping[str, str]  # sink -> stream
-    delays_us: Mapping[str, int]  # of sources with a watermark
-
-
-@dataclass(frozen=True, slots=True)
-class EngineSettings:
-    partitions: int = 1
-    limits: Limits = field(default_factory=Limits)
-    checkpoint_epochs: int = 10  # a checkpoint after this many; 0: only on request
-    behind_max: int = 8  # epochs that a sink may lack before it holds the pipeline
-    max_ahead_us: int | None = None
-    retain: int = 3
-
-
-@dataclass(frozen=True, slots=True)
-class EpochReport:
-    """What one epoch did, for people."""
-
-    epoch: int
-    rows: Mapping[str, int]  # read, by source
-    rows_out: Mapping[str, int]  # by sink
-    late: int
-    watermark: int | None
-    seconds: float
-    sinks_behind: int
-
-
-FailPoint = Callable[[str], None]
+__all__ = ["Engine", "EnginePlan", "EngineSettings", "EpochReport", "FailPoint", "StreamPlan"]
 
 
 class Engine:
@@ -110,13 +63,11 @@ class Engine:
         settings: EngineSettings,
         fail_point: FailPoint = lambda _: None,
     ) -> None:
-        state = recovered.state
         self._plan = plan
         self._runner = runner
         self._sources = sources
         self._recovered = recovered
         self._driver = recovered.driver
-        self._checkpointer = checkpointer
         self._states = states
         self._folder = folder
         self._home = home
@@ -124,21 +75,38 @@ class Engine:
         self._settings = settings
         self._fail_point = fail_point
         self._run_id = new_writer_id(clock)[:12]
+        self._broken = False
+        self._begin_at(recovered)
+        self._publisher = self._open_publisher(sinks)
+        self._saves = Saves(
+            checkpointer,
+            recovered=recovered,
+            states=states,
+            folder=folder,
+            home=home,
+            publisher=self._publisher,
+            pipeline=Pipeline(plan.pipeline, plan.pipeline_hash),
+            settings=settings,
+            clock=clock,
+            fail_point=fail_point,
+        )
+
+    def _begin_at(self, recovered: Recovered) -> None:
+        """Where recovery has landed."""
+        state = recovered.state
         self._head: Point | None = state.head
         self._next_epoch = state.next_epoch
         self._offsets: dict[str, Offset] = {
             name: state.source_offsets[name].offsets
             if name in state.source_offsets
             else source.initial()
-            for name, source in sources.items()
+            for name, source in self._sources.items()
+        }
+        self._aside = {  # of sources that are not in the pipeline now: they may come back
+            name: each for name, each in state.source_offsets.items() if name not in self._sources
         }
         self._watermarks = Watermarks(dict(state.source_watermarks))
         self._applied = Watermarks()
-        self._commits = list(state.replayed)
-        self._base: CheckpointId | None = state.manifest.checkpoint_id if state.manifest else None
-        self._base_epoch = state.manifest.epoch if state.manifest else 0
-        self._saving: Saving | None = None
-        self._publisher = self._open_publisher(sinks)
 
     @property
     def epoch(self) -> int:
@@ -148,47 +116,66 @@ class Engine:
     def publisher(self) -> Publisher:
         return self._publisher
 
-    def step(self) -> EpochReport | None:
-        """One epoch, if there is anything to do; None if not, or if a sink holds the pipeline."""
-        self._settle_if_done()
-        self._publisher.drive()
+    @property
+    def report(self) -> RecoveryReport:
+        """How recovery went, for people."""
+        return self._recovered.state.report
+
+    @property
+    def held(self) -> str:
+        """Why no epoch may come now: a sink or the last checkpoint is too far behind. Or empty."""
         if self._publisher.behind > self._settings.behind_max:
+            return "; ".join(f"{sink}: {why}" for sink, why in self._publisher.errors().items())
+        return self._saves.error or "a checkpoint is being made" if self._saves.holds else ""
+
+    def step(self) -> EpochReport | None:
+        """One epoch, if there is anything to do; None if not, or if the pipeline is `held`."""
+        self._check_whole()
+        self._saves.advance()
+        self._publisher.drive()
+        if self.held:
             return None
         started = self._clock.monotonic()
         plan = self._plan_epoch()
         if plan is None:
-            self._save_if_due()
             return None
         results = self._run(plan)
         commit = self._decide(plan, results)
-        self._publish(commit)
-        self._save_if_due()
+        self._publish()
+        self._saves.advance()
         return self._report(plan, commit, results, started)
 
     def checkpoint(self) -> CheckpointId | None:
         """Save now, and wait for it; None before the first epoch."""
-        self.settle()
-        self._start_saving()
-        self.settle()
-        return self._base
+        self._check_whole()
+        self._saves.settle()
+        self._saves.begin()
+        self._saves.settle()
+        return self._saves.base
 
     def settle(self) -> None:
         """Wait for the checkpoint that is being made, if one is."""
-        if self._saving is not None:
-            saving, self._saving = self._saving, None
-            self._take_over(saving.wait())
+        self._saves.settle()
 
     def drain(self) -> None:
-        """Give the sinks all that is decided, whatever it takes; raises if one cannot get it."""
+        """Give the sinks all that is decided; raises if one cannot get it now."""
         self._publisher.drive(now=True)
+        self._publisher.check_drained()
 
     def close(self) -> None:
-        """Release everything; what is decided stays decided."""
-        try:
-            if self._saving is not None:
-                self.settle()
-        finally:
-            self._recovered.close()
+        """Release everything; what is decided stays decided.
+
+        A checkpoint that is being made is waited for, and taken over by the next process.
+        """
+        self._saves.abandon()
+        self._recovered.close()
+
+    def _check_whole(self) -> None:
+        if self._broken:
+            raise Refused(
+                "an epoch was broken off at its decision, so this engine does not go on",
+                advice="Close it and open it again: recovery finds out what was decided",
+            )
 
     # plan
 
@@ -235,7 +222,16 @@ class Engine:
             runs=self._states.refs(stream.name) if stream.operator else (),
             floor=None if watermark is None else watermark + 1,  # late: window_end <= watermark
             state_folder=str(self._folder.path),
+            saved_epoch=self._saves.base_epoch,
+            latest_max_us=self._latest_max(stream.reads),
         )
+
+    def _latest_max(self, source: str) -> int | None:
+        """An event time that is further ahead does not move the watermark of its source."""
+        before, ahead = self._watermarks.by_source.get(source), self._settings.max_ahead_us
+        if before is None or ahead is None:
+            return None
+        return before + self._plan.delays_us.get(source, 0) + ahead
 
     # decide
 
@@ -243,20 +239,50 @@ class Engine:
         for name, each in plan.ranges.items():
             self._sources[name].confirm(each)
         memories = self._remember(plan)
+        after = self._watermarks_after(results)
+        commit = self._record(plan, results, memories, after)
+        self._fail_point("before COMMIT")
+        self._broken = True  # until memory says what the log says
+        self._head = self._driver.commit(commit)  # THE decision
+        self._fail_point("after COMMIT")
+        self._next_epoch = plan.epoch + 1
+        self._offsets = {name: each.end for name, each in plan.ranges.items()}
+        self._applied, self._watermarks = plan.watermarks, after
+        self._saves.add(commit)
+        for stream in self._plan.streams:
+            if stream.operator is not None:
+                self._states.advance(stream.name, results[stream.name].tasks, plan.epoch)
+        for name, tasks in memories.items():
+            self._states.advance(name, tasks, plan.epoch)
+        for sink in self._plan.sinks:
+            self._publisher.add(sink, commit)
+        self._broken = False
+        return commit
+
+    def _watermarks_after(self, results: Mapping[str, StreamResult]) -> Watermarks:
         seen: dict[str, Seen] = {}
         for result in results.values():
             seen.update(result.seen)
-        after = self._watermarks.advanced(seen, self._plan.delays_us, self._settings.max_ahead_us)
-        commit = CommitRecord(
+        return self._watermarks.advanced(seen, self._plan.delays_us, self._settings.max_ahead_us)
+
+    def _record(
+        self,
+        plan: EpochPlan,
+        results: Mapping[str, StreamResult],
+        memories: Mapping[str, tuple[TaskResult, ...]],
+        after: Watermarks,
+    ) -> CommitRecord:
+        offsets = {
+            name: ConnectorCheckpoint.with_offsets(plan.epoch, each.end)
+            for name, each in plan.ranges.items()
+        }
+        return CommitRecord(
             epoch=plan.epoch,
             generation=self._driver.generation,
             parent=self._head,
             follows=self._driver.head,
             partitions=self._settings.partitions,
-            source_offsets={
-                name: ConnectorCheckpoint.with_offsets(plan.epoch, each.end)
-                for name, each in plan.ranges.items()
-            },
+            source_offsets={**self._aside, **offsets},
             watermark=plan.watermarks.of(frozenset(self._plan.delays_us)),
             source_watermarks=dict(after.by_source),
             ranges=tuple(
@@ -272,19 +298,6 @@ class Engine:
                 for file in task.staged
             ),
         )
-        self._fail_point("before COMMIT")
-        self._head = self._driver.commit(commit)  # THE decision
-        self._fail_point("after COMMIT")
-        self._next_epoch = plan.epoch + 1
-        self._offsets = {name: each.end for name, each in plan.ranges.items()}
-        self._applied, self._watermarks = plan.watermarks, after
-        self._commits.append(commit)
-        for stream in self._plan.streams:
-            if stream.operator is not None:
-                self._states.advance(stream.name, results[stream.name].tasks, plan.epoch)
-        for name, tasks in memories.items():
-            self._states.advance(name, tasks, plan.epoch)
-        return commit
 
     def _remember(self, plan: EpochPlan) -> dict[str, tuple[TaskResult, ...]]:
         """The files that this epoch reads, as runs of the source's memory in the driver's log."""
@@ -307,9 +320,7 @@ class Engine:
 
     # publish
 
-    def _publish(self, commit: CommitRecord) -> None:
-        for sink in self._plan.sinks:
-            self._publisher.add(sink, commit)
+    def _publish(self) -> None:
         self._fail_point("before publish")
         self._publisher.drive()
         self._fail_point("after publish")
@@ -334,56 +345,6 @@ class Engine:
                 publisher.add(name, known[commit.point.digest])
         return publisher
 
-    # save
-
-    def _save_if_due(self) -> None:
-        every = self._settings.checkpoint_epochs
-        due = every and self.epoch - self._base_epoch >= every
-        if due and self._saving is None and not self._publisher.behind:
-            self._start_saving()
-
-    def _start_saving(self) -> None:
-        if self._head is None or not self._commits or self._base_epoch == self._head.epoch:
-            return
-        self._saving = Saving(
-            self._checkpointer,
-            self._commits[-1],
-            dict(self._states.operators),
-            self._folder,
-            parent=self._base,
-            pipeline=Pipeline(
-                self._plan.pipeline,
-                self._plan.pipeline_hash,
-                self._publisher.epochs(),
-                self._publisher.statuses(),
-            ),
-        )
-
-    def _settle_if_done(self) -> None:
-        if self._saving is not None and self._saving.is_over:
-            self.settle()
-
-    def _take_over(self, saved: Saved) -> None:
-        """A checkpoint exists: note it, use its files, drop WAL and staged files nobody needs."""
-        entry = saved.checkpoint.entry
-        self._base, self._base_epoch = entry.id, entry.epoch
-        self._commits = [commit for commit in self._commits if commit.epoch > entry.epoch]
-        for name, operator in saved.state.operators.items():
-            self._states.settle(name, operator)
-        self._fail_point("before note")
-        self._driver.note_checkpoint(CheckpointRecord(entry.id, entry.epoch, entry.manifest_sha256))
-        self._driver.rotate(AdoptRecord(self._driver.head, tuple(self._commits)))
-        epochs = self._publisher.epochs().values()
-        floor = wal_floor(self._checkpointer.history(), self._settings.retain, epochs)
-        self._fail_point("before drop")
-        home = self._recovered.home
-        drop_driver_segments(home, floor)
-        drop_segments(home, floor, keep=set())
-        drop_staged(self._home, floor)
-        self._folder.keep_only(
-            run for operator in self._states.operators.values() for run in operator.runs()
-        )
-
     def _report(
         self,
         plan: EpochPlan,
@@ -391,16 +352,17 @@ class Engine:
         results: Mapping[str, StreamResult],
         started: float,
     ) -> EpochReport:
-        rows = {name: s.rows for r in results.values() for name, s in r.seen.items()}
+        seen = {name: each for result in results.values() for name, each in result.seen.items()}
         out: dict[str, int] = dict.fromkeys(self._plan.sinks, 0)
         for file in commit.staged:
             out[file.sink] += file.rows
         return EpochReport(
             epoch=plan.epoch,
-            rows=rows,
+            rows={name: each.rows for name, each in seen.items()},
             rows_out=out,
             late=sum(task.late for result in results.values() for task in result.tasks),
             watermark=self._watermarks.of(frozenset(self._plan.delays_us)),
             seconds=self._clock.monotonic() - started,
             sinks_behind=self._publisher.behind,
+            without_time=sum(each.without_time for each in seen.values()),
         )

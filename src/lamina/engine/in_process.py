@@ -10,15 +10,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lamina.engine.model import (
     Seen,
     SourceRange,
+    Staged,
     StagedRows,
     StreamResult,
     StreamWork,
     TaskResult,
+    TaskWork,
 )
 from lamina.engine.staging import stage
 from lamina.engine.task import HASH, VNODE, results_of, schema_of, update_state
@@ -45,42 +48,53 @@ class InProcessRunner:
         read: Callable[[SourceRange], pa.Table],
         streams: Mapping[str, LocalStream],
         times: Mapping[str, str],
+        fail_point: Callable[[str], None] = lambda _: None,
     ) -> None:
         """*times* names the column of event time of each source that has one."""
         self._read = read
         self._streams = streams
         self._times = times
+        self._fail_point = fail_point
         self._attempts = 0
 
     def run(self, work: StreamWork) -> StreamResult:
-        table, seen = self._input(work)
+        rows, seen = self._input(work)
         stream = self._streams[work.stream]
+        computed = None if rows is None else stream.partial(rows)
         if work.operator is None:
-            return StreamResult((self._select(work, stream.partial(table)),), seen)
-        partials = self._placed(work, stream.partial(table))
-        results = (self._task(work, stream, number, partials) for number in range(work.partitions))
+            return StreamResult((self._select(work, computed),), seen)
+        placed = None if computed is None else self._placed(work, computed)
+        results = (self._task(work, stream, number, placed) for number in range(work.partitions))
         return StreamResult(results_of(results, work.partitions), seen)
 
-    def _input(self, work: StreamWork) -> tuple[pa.Table, dict[str, Seen]]:
+    def _input(self, work: StreamWork) -> tuple[pa.Table | None, dict[str, Seen]]:
+        """What there is to read; None if a stream has put out nothing, not even columns."""
         match work.input:
             case SourceRange(source) as each:
-                table = self._read(each)
-                return table, {source: self._seen(source, table)}
+                table, seen = self._timed(source, self._read(each), work.latest_max_us)
+                return table, {source: seen}
             case StagedRows(_, files):
                 tables = [pq.read_table(Path(work.home) / file) for file in files]
-                return (pa.concat_tables(tables) if tables else pa.table({})), {}
+                return (pa.concat_tables(tables) if tables else None), {}
 
-    def _seen(self, source: str, table: pa.Table) -> Seen:
+    def _timed(
+        self, source: str, table: pa.Table, latest_max_us: int | None
+    ) -> tuple[pa.Table, Seen]:
+        """Rows with an event time, if the source has one, and what was seen of all."""
         column = self._times.get(source)
-        if column is None or not table.num_rows:
-            return Seen(rows=table.num_rows)
-        times = table[column].combine_chunks().drop_null()
-        latest = int(time_values(times).max()) if len(times) else None
-        return Seen(table.num_rows, latest, table.num_rows - len(times))
+        if column is None:
+            return table, Seen(table.num_rows)
+        kept = table.filter(pc.is_valid(table[column]))
+        times = time_values(kept[column].combine_chunks())
+        if latest_max_us is not None:
+            times = times[times <= latest_max_us]
+        latest = int(times.max()) if len(times) else None
+        return kept, Seen(table.num_rows, latest, table.num_rows - kept.num_rows)
 
-    def _select(self, work: StreamWork, rows: pa.Table) -> TaskResult:
+    def _select(self, work: StreamWork, rows: pa.Table | None) -> TaskResult:
         task = work.task(0, self._attempt())
-        return TaskResult(0, staged=stage(task, rows.to_batches()), rows_in=rows.num_rows)
+        count = 0 if rows is None else rows.num_rows
+        return TaskResult(0, staged=self._staged(task, rows), rows_in=count)
 
     def _placed(self, work: StreamWork, partials: pa.Table) -> pa.RecordBatch | None:
         """With the columns that Spark would add."""
@@ -101,11 +115,18 @@ class InProcessRunner:
         if partials is not None:
             owners = partials.column(VNODE).to_numpy() % work.partitions
             mine = [partials.filter(pa.array(owners == number))]
+        self._fail_point("before append")
         updated = update_state(task, mine)
+        self._fail_point("after append")
         rows = list(updated.rows)
         output = stream.final(pa.Table.from_batches(rows)) if rows else None
-        staged = stage(task, output.to_batches()) if output is not None else ()
-        return replace(updated.result, staged=staged)
+        return replace(updated.result, staged=self._staged(task, output))
+
+    def _staged(self, task: TaskWork, rows: pa.Table | None) -> tuple[Staged, ...]:
+        self._fail_point("before stage")
+        staged = () if rows is None else stage(task, rows.to_batches())
+        self._fail_point("after stage")
+        return staged
 
     def _attempt(self) -> str:
         self._attempts += 1

@@ -90,6 +90,8 @@ class StreamWork:
     runs: tuple[tuple[RunRef, ...], ...] = ()  # by partition, oldest first
     floor: int | None = None  # what is older is late, and gone when this epoch is over
     state_folder: str = ""
+    saved_epoch: int = 0  # a checkpoint has everything up to here: WAL goes on in a new segment
+    latest_max_us: int | None = None  # a later event time does not count in what was `Seen`
 
     def task(self, partition: int, attempt: str) -> TaskWork:
         return TaskWork(self, partition, attempt)

@@ -13,6 +13,7 @@ from lamina.clock import Clock, SystemClock, new_writer_id
 from lamina.disk import LocalDisk
 from lamina.engine.engine import Engine, EnginePlan, EngineSettings, FailPoint
 from lamina.engine.ports import Runner, Sink, Source
+from lamina.engine.staging import STAGED
 from lamina.engine.states import States, memory_name
 from lamina.format.commit import CommitRecord
 from lamina.os_errors import typed_errors
@@ -56,6 +57,7 @@ def open_engine(
         ).run()
         on_failure.callback(recovered.close)
         _prepare(folder.path)
+        disk.make_folder(STAGED)  # durable before a task of the first epoch writes into it
         states = _open_states(plan, sources, recovered, folder, settings.partitions)
         engine = Engine(
             plan,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lamina.clock import Clock
+from lamina.engine.backoff import Backoff
 from lamina.engine.model import Staged
 from lamina.engine.ports import Publication, Sink
 from lamina.errors import StoreError
@@ -20,20 +21,15 @@ from lamina.format.manifest_model import Committed, Failed, Pending, SinkCommitS
 from lamina.protocol.sinks import Publish, decide_publish
 from lamina.wal.driver_log import rule_commit
 
-FIRST_WAIT_S = 0.5
-WAIT_MAX_S = 60.0
-
 
 @dataclass(slots=True)
 class _Line:
     """What one sink has still to get."""
 
     sink: Sink
+    backoff: Backoff
     waiting: deque[CommitRecord] = field(default_factory=deque)
     published: int = 0
-    error: str = ""
-    wait_s: float = 0.0
-    next_try: float = 0.0
 
 
 class Publisher:
@@ -53,8 +49,7 @@ class Publisher:
         self._generation = generation
         self._home = home
         self._accepted = accepted
-        self._clock = clock
-        self._lines = {name: _Line(sink) for name, sink in sinks.items()}
+        self._lines = {name: _Line(sink, Backoff(clock)) for name, sink in sinks.items()}
 
     def add(self, sink: str, commit: CommitRecord) -> None:
         """An epoch that *sink* has to get."""
@@ -82,7 +77,7 @@ class Publisher:
         A failure of the store or the network is kept and tried again; everything else stops.
         """
         for line in self._lines.values():
-            if line.waiting and (now or self._clock.monotonic() >= line.next_try):
+            if line.waiting and (now or line.backoff.is_over):
                 self._drive(line)
 
     def _drive(self, line: _Line) -> None:
@@ -90,11 +85,9 @@ class Publisher:
             while line.waiting:
                 self._publish(line.sink, line.waiting[0])
                 line.published = line.waiting.popleft().epoch
-            line.error, line.wait_s = "", 0.0
+            line.backoff.succeeded()
         except StoreError as error:
-            line.error = str(error)
-            line.wait_s = min(max(FIRST_WAIT_S, line.wait_s * 2), WAIT_MAX_S)
-            line.next_try = self._clock.monotonic() + line.wait_s
+            line.backoff.failed(error)
 
     def _publish(self, sink: Sink, commit: CommitRecord) -> None:
         decision = decide_publish(
@@ -116,10 +109,16 @@ class Publisher:
 
     def errors(self) -> dict[str, str]:
         """Why sinks are behind, for people."""
-        return {name: line.error for name, line in self._lines.items() if line.error}
+        return {name: line.backoff.error for name, line in self._lines.items() if line.waiting}
+
+    def check_drained(self) -> None:
+        """Raise why a sink is behind, if one is."""
+        for line in self._lines.values():
+            if line.waiting and line.backoff.failure is not None:
+                raise line.backoff.failure
 
 
 def _status(line: _Line) -> SinkCommitStatus:
-    if line.error:
-        return Failed(line.error)
+    if line.backoff.error:
+        return Failed(line.backoff.error)
     return Pending() if line.waiting else Committed()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,6 +65,12 @@ class States:
     @property
     def operators(self) -> Mapping[str, OperatorState]:
         return self._operators
+
+    @property
+    def wal_epoch(self) -> int:
+        """The oldest epoch that a list has a run of in the WAL; that and later WAL must stay."""
+        epochs = [leaf.first_epoch for leaf in self._leaves() if leaf.name in self._ranges]
+        return min(epochs, default=sys.maxsize)
 
     def open(
         self, name: str, plan: OperatorPlan, found: FoundState, entries: OperatorRuns | None
@@ -143,13 +150,13 @@ class States:
         self._forget_ranges()
 
     def _forget_ranges(self) -> None:
-        used = {
-            leaf.name
-            for operator in self._operators.values()
-            for run in operator.runs()
-            for leaf in run.leaves
-        }
+        used = {leaf.name for leaf in self._leaves()}
         self._ranges = {name: place for name, place in self._ranges.items() if name in used}
+
+    def _leaves(self) -> Iterator[Run]:
+        for operator in self._operators.values():
+            for run in operator.runs():
+                yield from run.leaves
 
     def _ref(self, leaf: Run) -> RunRef:
         place = self._ranges.get(leaf.name)

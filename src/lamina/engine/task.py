@@ -19,6 +19,7 @@ from lamina.disk import LocalDisk
 from lamina.engine.model import MergedRuns, OperatorPlan, RunRef, TaskResult, TaskWork
 from lamina.errors import Refused, UsageError
 from lamina.format.commit import WalRange
+from lamina.format.home_names import CoreSegment, parse_segment
 from lamina.pipeline.model import Emit
 from lamina.recovery.operators import EpochRange, wal_run
 from lamina.state.changes import changes
@@ -51,17 +52,14 @@ def update_state(task: TaskWork, batches: Iterable[pa.RecordBatch]) -> Updated:
     schema = schema_of(plan)
     partition, merged = _open(task, schema)
     changed, rows_in, late = _changes(schema, batches, partition.within, work.floor)
-    applied = partition.apply(changed, old_values=plan.emit is Emit.ON_UPDATE)
-    run = applied.run
+    run = partition.apply(changed, old_values=False).run
     after = partition.with_run(run_of_batch(run)) if run.num_rows else partition
-    if plan.emit is Emit.ON_WINDOW_CLOSE and work.floor is not None:
-        rows, floor_run = after.expire(work.floor)
-        closed: Iterable[pa.RecordBatch] = list(rows)
-        run = run.replace_schema_metadata(floor_run.schema.metadata)
+    rows = [schema.rows_of(run)] if run.num_rows else []
+    if schema.time is not None and work.floor is not None:
+        gone, run = _expired(after, run, work.floor)
+        rows = gone if plan.emit is Emit.ON_WINDOW_CLOSE else rows
     elif plan.emit is Emit.ON_WINDOW_CLOSE:
-        closed = ()
-    else:
-        closed = [schema.rows_of(applied.run)] if applied.run.num_rows else ()
+        rows = []
     result = TaskResult(
         partition=task.partition,
         range=_append(task, run),
@@ -70,7 +68,19 @@ def update_state(task: TaskWork, batches: Iterable[pa.RecordBatch]) -> Updated:
         late=late,
         keys=sum(each.rows for each in after.runs),
     )
-    return Updated(result, closed)
+    return Updated(result, rows)
+
+
+def _expired(
+    after: StatePartition, run: pa.RecordBatch, floor: int
+) -> tuple[list[pa.RecordBatch], pa.RecordBatch]:
+    """The rows of windows that have closed, and the run that says so; as it was if none have.
+
+    What no run says is gone stays, and goes another time: an idle partition writes nothing.
+    """
+    expired, floor_run = after.expire(floor)
+    gone = list(expired)
+    return gone, run.replace_schema_metadata(floor_run.schema.metadata) if gone else run
 
 
 def schema_of(plan: OperatorPlan) -> StateSchema:
@@ -100,8 +110,9 @@ def _open(task: TaskWork, schema: StateSchema) -> tuple[StatePartition, tuple[Me
     folder = RunFolder(Path(work.state_folder))
     merged: list[MergedRuns] = []
     while (chosen := partition.plan_merge()) is not None:
-        partition = merge_runs(partition, chosen, folder)
-        made = partition.runs[chosen.start]
+        before = {run.name for run in partition.runs}
+        partition = merge_runs(partition, chosen, folder)  # it may take in more than was chosen
+        (made,) = (run for run in partition.runs if run.name not in before)
         merged.append(MergedRuns(made.inputs, made.name))
     return partition, tuple(merged)
 
@@ -163,12 +174,21 @@ def _append(task: TaskWork, run: pa.RecordBatch) -> WalRange | None:
         tag=f"{work.run_id}-{task.attempt}",
         commits_here=False,
     ) as writer:
+        if _begun(writer.segment) <= work.saved_epoch:
+            writer.rotate()  # what a checkpoint has can be dropped some time, but only as a file
         writer.append_batch(run, operator=work.stream)
         writer.sync()
         ranges = writer.take_ranges()
     if len(ranges) != 1:
         raise UsageError(f"one run was appended, and {len(ranges)} ranges came back")
     return ranges[0]
+
+
+def _begun(segment: str) -> int:
+    """The epoch that a segment was made for."""
+    name = parse_segment(segment)
+    assert isinstance(name, CoreSegment), segment
+    return name.epoch
 
 
 def results_of(rows: Iterator[TaskResult], partitions: int) -> tuple[TaskResult, ...]:

@@ -1,0 +1,58 @@
+"""What an engine is given: a compiled pipeline and settings; and what it tells of each epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from lamina.engine.model import OperatorPlan
+from lamina.engine.ports import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlan:
+    """A stream as the engine sees it: what it reads, and the state it keeps."""
+
+    name: str
+    reads: str  # a source or another stream
+    sources: frozenset[str]  # all that its rows come from
+    operator: OperatorPlan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePlan:
+    """A pipeline, compiled: streams in the order they run."""
+
+    pipeline: str
+    pipeline_hash: str
+    streams: tuple[StreamPlan, ...]
+    sinks: Mapping[str, str]  # sink -> stream
+    delays_us: Mapping[str, int]  # of sources with a watermark
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    partitions: int = 1
+    limits: Limits = field(default_factory=Limits)
+    checkpoint_epochs: int = 10  # a checkpoint after this many; 0: only on request
+    behind_max: int = 8  # epochs that a sink may lack before it holds the pipeline
+    max_ahead_us: int | None = None
+    retain: int = 3
+    unsaved_max: int = 100  # epochs that a checkpoint may be overdue before it holds the pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class EpochReport:
+    """What one epoch did, for people."""
+
+    epoch: int
+    rows: Mapping[str, int]  # read, by source
+    rows_out: Mapping[str, int]  # by sink
+    late: int
+    watermark: int | None
+    seconds: float
+    sinks_behind: int
+    without_time: int = 0  # rows that were left out because they have no event time
+
+
+FailPoint = Callable[[str], None]

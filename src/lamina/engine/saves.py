@@ -1,0 +1,158 @@
+"""Checkpoints of a running pipeline: when one is due, and what becomes possible once it exists.
+
+A store that fails stops no epoch: it is tried again with back-off, and holds the pipeline when the
+last checkpoint is too far back. Everything else that goes wrong is raised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from lamina.checkpoint.checkpointer import Checkpointer
+from lamina.checkpoint.saving import Pipeline, Saved, Saving
+from lamina.clock import Clock
+from lamina.engine.backoff import Backoff
+from lamina.engine.plans import EngineSettings, FailPoint
+from lamina.engine.publishing import Publisher
+from lamina.engine.staging import drop_staged
+from lamina.engine.states import States
+from lamina.errors import StoreError
+from lamina.format.commit import AdoptRecord, CheckpointRecord, CommitRecord
+from lamina.ids import CheckpointId
+from lamina.protocol.retention import wal_floor
+from lamina.recovery.manager import Recovered
+from lamina.state.local import RunFolder
+from lamina.wal.driver_log import drop_driver_segments
+from lamina.wal.logset import drop_segments
+
+
+class Saves:
+    """The checkpoints of one engine; at most one is on its way."""
+
+    def __init__(
+        self,
+        checkpointer: Checkpointer,
+        *,
+        recovered: Recovered,
+        states: States,
+        folder: RunFolder,
+        home: Path,
+        publisher: Publisher,
+        pipeline: Pipeline,
+        settings: EngineSettings,
+        clock: Clock,
+        fail_point: FailPoint,
+    ) -> None:
+        state = recovered.state
+        self._checkpointer = checkpointer
+        self._recovered = recovered
+        self._states = states
+        self._folder = folder
+        self._home = home
+        self._publisher = publisher
+        self._pipeline = pipeline
+        self._settings = settings
+        self._fail_point = fail_point
+        self._commits = list(state.replayed)
+        self._backoff = Backoff(clock)
+        self._saving: Saving | None = None
+        self.base: CheckpointId | None = state.manifest.checkpoint_id if state.manifest else None
+        self.base_epoch = state.manifest.epoch if state.manifest else 0
+
+    @property
+    def error(self) -> str:
+        """Why the last one failed, for people; empty if it did not."""
+        return self._backoff.error
+
+    @property
+    def holds(self) -> bool:
+        """Whether the last checkpoint is so far back that no epoch may come on top."""
+        every = self._settings.checkpoint_epochs
+        return bool(every) and self._unsaved >= every + self._settings.unsaved_max
+
+    def add(self, commit: CommitRecord) -> None:
+        """An epoch that the next checkpoint will have."""
+        self._commits.append(commit)
+
+    def advance(self) -> None:
+        """Take over what is done, begin what is due; a store that fails is tried again later."""
+        if self._saving is not None and self._saving.is_over:
+            try:
+                self.settle()
+            except StoreError as error:
+                self._backoff.failed(error)
+        every = self._settings.checkpoint_epochs
+        if every and self._unsaved >= every and self._backoff.is_over:
+            self._begin_if_published()
+
+    def begin(self) -> None:
+        """Start one, unless the last one has everything."""
+        if not self._unsaved:
+            return
+        self._saving = Saving(
+            self._checkpointer,
+            self._commits[-1],
+            dict(self._states.operators),
+            self._folder,
+            parent=self.base,
+            pipeline=replace(
+                self._pipeline,
+                sink_epochs=self._publisher.epochs(),
+                sink_statuses=self._publisher.statuses(),
+            ),
+        )
+
+    def settle(self) -> None:
+        """Wait for the one that is being made, if one is, and take it over."""
+        if self._saving is not None:
+            saving, self._saving = self._saving, None
+            self._take_over(saving.wait())
+            self._backoff.succeeded()
+
+    def abandon(self) -> None:
+        """Wait for the one that is being made, and leave it to the next process."""
+        if self._saving is not None:
+            self._saving.join()
+
+    def _begin_if_published(self) -> None:
+        """Not while a sink is behind: a checkpoint carries no output that one has still to get."""
+        if self._saving is None and not self._publisher.behind:
+            self.begin()
+
+    @property
+    def _unsaved(self) -> int:
+        """How many epochs the last checkpoint does not have."""
+        return len(self._commits)
+
+    def _take_over(self, saved: Saved) -> None:
+        """It exists: note it, use its files, drop WAL and staged files that nobody needs."""
+        entry = saved.checkpoint.entry
+        self.base, self.base_epoch = entry.id, entry.epoch
+        self._commits = [commit for commit in self._commits if commit.epoch > entry.epoch]
+        for name, operator in saved.state.operators.items():
+            self._states.settle(name, operator)
+        driver = self._recovered.driver
+        self._fail_point("before note")
+        driver.note_checkpoint(CheckpointRecord(entry.id, entry.epoch, entry.manifest_sha256))
+        self._fail_point("before rotate")
+        driver.rotate(AdoptRecord(driver.head, tuple(self._commits)))
+        self._fail_point("after rotate")
+        self._drop()
+
+    def _drop(self) -> None:
+        """Whole segments, staged files and run files; what a list still maps stays."""
+        epochs = self._publisher.epochs().values()
+        floor = wal_floor(self._checkpointer.history(), self._settings.retain, epochs)
+        floor = min(floor, self._states.wal_epoch - 1)
+        home = self._recovered.home
+        self._fail_point("before drop")
+        drop_driver_segments(home, floor)
+        self._fail_point("between drops")
+        drop_segments(home, floor, keep=set())
+        self._fail_point("after drop")
+        drop_staged(self._home, floor)
+        self._folder.keep_only(
+            run for operator in self._states.operators.values() for run in operator.runs()
+        )
+        self._fail_point("after sweep")
