@@ -9,15 +9,17 @@ import difflib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from posixpath import normpath
 
 from lamina.errors import BadPipeline
 from lamina.pipeline.aggregates import AGGREGATES
 from lamina.pipeline.expressions import calls
 from lamina.pipeline.key_types import refused_key
-from lamina.pipeline.keys import Key, read_keys
+from lamina.pipeline.keys import Key, Names, read_keys
 from lamina.pipeline.model import Emit, Pipeline, Sink, Source, Stream
 from lamina.pipeline.select import Select, read_select
 from lamina.pipeline.tokens import bad_at
+from lamina.pipeline.windows import arguments
 
 _NO_WATERMARK = "Give the source a WATERMARK column DELAY OF INTERVAL n unit"
 _EVENT_TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
@@ -29,6 +31,7 @@ class Shape:
 
     stream: Stream
     select: Select
+    names: Names
     keys: tuple[Key, ...]
     is_aggregate: bool
 
@@ -39,7 +42,7 @@ class Shape:
     @property
     def is_updating(self) -> bool:
         """Whether its rows replace earlier ones."""
-        return self.is_aggregate and self.stream.emit is Emit.ON_UPDATE
+        return self.is_aggregate and self.stream.emit is not Emit.ON_WINDOW_CLOSE
 
 
 def check_pipeline(pipeline: Pipeline, *, file: str = "pipeline") -> None:
@@ -86,7 +89,8 @@ class _Checks:
         texts = [*(item.words for item in select.items), select.having]
         called = (words[i].text.lower() for words in texts for i, _ in calls(words))
         is_aggregate = bool(select.keys) or any(each in AGGREGATES for each in called)
-        return Shape(stream, select, read_keys(select, columns), is_aggregate)
+        names = Names((select.alias or select.table).text.lower(), columns)
+        return Shape(stream, select, names, read_keys(select, columns), is_aggregate)
 
     # sources and sinks
 
@@ -110,7 +114,7 @@ class _Checks:
             raise self._bad(
                 f"the sink {sink.name!r} reads the source {name!r}",
                 sink,
-                f"Put a stream between them, with SELECT * and FROM {name}",
+                f"Put a stream between them that takes all columns of {name}",
             )
         advice = _did_you_mean(sink.stream, self._pipeline.streams)
         raise self._bad(f"there is no stream {sink.stream!r} to write", sink, advice)
@@ -121,7 +125,7 @@ class _Checks:
             for key, option in sink.options.items():
                 if key.lower() != "path":
                     continue
-                other = taken.setdefault(option.value.rstrip("/"), sink)
+                other = taken.setdefault(normpath(option.value), sink)
                 if other is not sink:
                     message = f"the sinks {other.name!r} and {sink.name!r} have one path"
                     raise self._bad(message, sink, "Give each sink a path of its own")
@@ -151,8 +155,9 @@ class _Checks:
         shape = self._shapes[stream.name]
         script, table = shape.select.script, shape.select.table
         if not shape.is_aggregate:
-            if stream.emit is Emit.ON_WINDOW_CLOSE:
-                raise script.bad("EMIT ON WINDOW CLOSE without a window", 0, "Leave it out")
+            if stream.emit is not None:
+                said = f"EMIT {stream.emit.value.upper()}"
+                raise script.bad(f"{said} in a stream without aggregates", 0, "Leave it out")
             return
         updating = self._updating_input(stream.name)
         if updating is not None:
@@ -179,27 +184,59 @@ class _Checks:
                 raise script.bad(
                     "an aggregate without a window is never complete", 0, "Write EMIT ON UPDATE"
                 )
-        elif source.watermark is None:
+            return
+        at = shape.select.keys[[key.is_window for key in shape.keys].index(True)][0]
+        if source.watermark is None:
             raise script.bad(
                 f"a window over {source.name!r}, which has no watermark: it would never close",
-                shape.select.keys[[key.is_window for key in shape.keys].index(True)][0],
+                at,
                 _NO_WATERMARK,
             )
+        time = self._window_column(shape)
+        if time is not None and time.lower() != source.watermark.column.lower():
+            raise script.bad(
+                f"a window over {time!r}, but the watermark of {source.name!r} is on "
+                f"{source.watermark.column!r}: rows would be late that are not",
+                at,
+                "Take both from one column",
+            )
+        if emit is None:
+            raise script.bad(
+                "a stream with a window says when its rows come out",
+                0,
+                "Write EMIT ON WINDOW CLOSE or EMIT ON UPDATE",
+            )
+
+    def _window_column(self, shape: Shape) -> str | None:
+        """The column of a source that a window is over; None if it is anything else."""
+        source = self._source_read(shape)
+        key = next(key for key in shape.keys if key.is_window)
+        time = arguments(key.words)[0]
+        if source is None or not time:
+            return None
+        elements = shape.names.elements(time)
+        name = time[-1].text.lower()
+        is_column = len(elements) == 1 and name in shape.names.columns
+        return time[-1].text if is_column else None
 
     def _check_key_types(self, shape: Shape) -> None:
         """R9: keys of some types cannot be placed or compared."""
-        name = self._inputs[shape.select.table.text.lower()]
-        source = self._pipeline.sources.get(name)
+        source = self._source_read(shape)
         if source is None:
             return
         types = {column.name.lower(): column.type for column in source.columns}
         for key, written in zip(shape.keys, shape.select.keys, strict=True):
-            kind = types.get(key.words[-1].text.lower()) if len(key.words) in (1, 3) else None
+            is_column = len(shape.names.elements(key.words)) == 1
+            kind = types.get(key.words[-1].text.lower()) if is_column else None
             reason = refused_key(kind) if kind is not None else None
             if reason is not None:
                 raise shape.select.script.bad(
                     f"{key.words[-1].text!r} of type {kind} cannot be a key: {reason}", written[0]
                 )
+
+    def _source_read(self, shape: Shape) -> Source | None:
+        """The source that a stream reads; None if it reads a stream."""
+        return self._pipeline.sources.get(self._inputs[shape.select.table.text.lower()])
 
     def _updating_input(self, name: str) -> str | None:
         at = self.input_stream(name)

@@ -12,6 +12,7 @@ from lamina.pipeline.tokens import Word
 
 Words = tuple[Word, ...]
 LOOSEST, TIGHTEST = -1, 12
+_UNARY = 10
 
 _COMPARISONS = ("=", "==", "<>", "!=", "<", ">", "<=", ">=", "<=>")
 _PREDICATES = ("IS", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "BETWEEN")
@@ -142,18 +143,26 @@ def is_reference(words: Words, index: int) -> bool:
         return sign(words, index + 1) != "(" and sign(words, index - 1) != "AS"
     if sign(words, index - 1) in ("AS", "::") or sign(words, index + 1) in ("(", "=>"):
         return False
-    if word.upper in (*_INSIDE, *_CONSTANTS) or _is_end_of_case(words, index):
+    if word.upper in (*_INSIDE, *_CONSTANTS) or index in _ends_of_cases(words):
         return False
     if index + 1 < len(words) and words[index + 1].is_string:
         return False  # DATE '2020-01-01'
     return not _ends_interval(words[: index + 1]) and not _is_unit(words, index)
 
 
-def _is_end_of_case(words: Words, index: int) -> bool:
-    if words[index].upper != "END":
-        return False
-    before = [word.upper for i, word in enumerate(words[:index]) if not after_dot(words, i)]
-    return before.count("CASE") > before.count("END")
+def _ends_of_cases(words: Words) -> frozenset[int]:
+    """Where END closes a CASE. In `THEN end END` the first one is a column."""
+    found: set[int] = set()
+    opened = 0
+    for index, word in enumerate(words):
+        if after_dot(words, index):
+            continue
+        if word.upper == "CASE":
+            opened += 1
+        elif word.upper == "END" and opened and ends_operand(words, index - 1):
+            opened -= 1
+            found.add(index)
+    return frozenset(found)
 
 
 def _is_unit(words: Words, index: int) -> bool:
@@ -174,11 +183,11 @@ def precedence(words: Words, index: int, neighbours: tuple[str, ...]) -> int:
 
 def strength(words: Words) -> int:
     """The precedence of the loosest operator of an expression, outside of brackets and CASE."""
-    loosest, cases = TIGHTEST, 0
+    loosest, cases, ends = TIGHTEST, 0, _ends_of_cases(words)
     for index, word in enumerate(words):
         if word.depth != words[0].depth or after_dot(words, index):
             continue
-        cases += (word.upper == "CASE") - (word.upper == "END")
+        cases += (word.upper == "CASE") - (index in ends)
         if not cases:
             loosest = min(loosest, _PRECEDENCE.get(word.upper, TIGHTEST))
     return loosest
@@ -187,6 +196,10 @@ def strength(words: Words) -> int:
 def stands_alone(words: Words, first: int, last: int, loosest: int) -> bool:
     """Whether words[first..last] are an operand of their own: no neighbour binds tighter."""
     left = precedence(words, first - 1, _BEFORE)
+    if sign(words, first - 1) in ("-", "+", "~") and not (
+        first > 1 and ends_operand(words, first - 2)
+    ):
+        left = _UNARY
     right = precedence(words, last + 1, _AFTER)
     return left < loosest and right <= loosest
 

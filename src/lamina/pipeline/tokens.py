@@ -30,6 +30,7 @@ _LITERALS = (
 )
 _OPEN = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSE = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+_HINT = "/*+"
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 _TWO_WORDS = (
     ("GROUP", "BY"),
@@ -181,6 +182,8 @@ def _check_gaps(script: Script, tokens: list[Token]) -> None:
                 at += 1
                 continue
             at = _comment(script, at)
+        if script.text.startswith(_HINT, start):
+            raise _hint(script, start)
         at = max(at, end)
 
 
@@ -189,13 +192,17 @@ def _comment(script: Script, at: int) -> int:
     end = after_comment(text, at)
     if end is None:
         raise script.bad(f"{text[at : at + 2]!r} is no SQL", at)
-    if text.startswith("/*+", at):
-        raise script.bad("a hint: Lamina places rows itself, by their keys", at, "Leave it out")
+    if text.startswith(_HINT, at):
+        raise _hint(script, at)
     if text.startswith("--", at) and text[at:end].rstrip("\r\n").endswith("\\"):
         raise script.bad(
             "a comment ends in a backslash: Spark takes the next line for a part of it", at
         )
     return end
+
+
+def _hint(script: Script, at: int) -> BadPipeline:
+    return script.bad("a hint: Lamina places rows itself, by their keys", at, "Leave it out")
 
 
 def _check_brackets(script: Script, tokens: list[Token]) -> None:

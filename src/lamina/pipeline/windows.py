@@ -19,7 +19,7 @@ def window_text(script: Script, words: Words) -> str:
     if not is_window(words):
         return script.slice(words)
     name = words[0].upper
-    time, *lengths = _arguments(words)
+    time, *lengths = arguments(words)
     if len(lengths) + 1 not in _ARGUMENTS[name] or not time:
         raise script.bad(f"{name} takes other arguments", words[0], f"Write {_FORMS[name]}")
     texts = [_length(script, length, words) for length in lengths]
@@ -41,7 +41,7 @@ def _length(script: Script, words: Words, window: Words) -> str:
     )
 
 
-def _arguments(words: Words) -> list[Words]:
+def arguments(words: Words) -> list[Words]:
     """The arguments of a call that is all of *words*."""
     inner = words[2:-1]
     depth = words[0].depth + 1

@@ -1,0 +1,251 @@
+"""SELECT -> (partial, merge, final): what becomes of keys, aggregates and everything else."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from lamina.errors import BadPipeline
+from lamina.pipeline.compile import Aggregation, Stateless, compile_select
+from lamina.pipeline.model import Place, Stream
+from lamina.pipeline.select import read_select
+
+COLUMNS = ["sym", "side", "price", "vol", "ts", "a", "b", "c", "x", "end", "day", "s", "date", "p0"]
+KNOWN = {"sum", "count", "avg", "mean", "min", "max", "first", "collect_list", "bool_or"}
+
+
+def types(expression: str) -> str:
+    if "price" not in expression:
+        return "double"
+    return "decimal(16,6)" if expression.startswith("avg") else "decimal(22,2)"
+
+
+def compiled(text: str) -> Stateless | Aggregation:
+    read = read_select(Stream("s", text, place=Place(1, 1)), "p.sql")
+    return compile_select(
+        read, columns=COLUMNS, type_of=types, is_aggregate=lambda name: name in KNOWN
+    )
+
+
+def aggregation(text: str) -> Aggregation:
+    plan = compiled(text)
+    assert isinstance(plan, Aggregation)
+    return plan
+
+
+def finals(text: str) -> list[str]:
+    """The items of the final projection, each before its AS; and HAVING, if there is one."""
+    said = aggregation(text).final("V")
+    items, _, rest = said.removeprefix("SELECT ").partition(" FROM (SELECT ")
+    found = re.split(r" AS `[^`]*`(?:, |$)", items)[:-1]
+    having = rest.partition(" FROM V)")[2].removeprefix(" WHERE ")
+    return [*found, having] if having else found
+
+
+def refused(text: str) -> BadPipeline:
+    with pytest.raises(BadPipeline) as caught:
+        compiled(text)
+    return caught.value
+
+
+def test_the_three_parts_of_a_windowed_sum() -> None:
+    plan = aggregation(
+        "SELECT sym, window.start AS minute, sum(price * vol) AS turnover, count(*) AS n "
+        "FROM trades WHERE vol > 0 GROUP BY sym, window(ts, '1 minute')"
+    )
+    assert plan.keys == ("k0", "k1_start", "k1_end")
+    assert (plan.window, plan.time) == (1, "k1_end")
+    assert [(m.function, m.columns) for m in plan.merges] == [("sum", ("p0",)), ("count", ("p1",))]
+    assert plan.outputs == ("sym", "minute", "turnover", "n")
+    assert plan.partial("V") == (
+        "SELECT k0, k1.start AS k1_start, k1.end AS k1_end, p0, p1 FROM (SELECT sym AS k0, "
+        "window(ts, '1 minute') AS k1, sum(price * vol) AS p0, count(*) AS p1 FROM V AS `trades` "
+        "WHERE vol > 0 GROUP BY sym, window(ts, '1 minute'))"
+    )
+    assert plan.final("V") == (
+        "SELECT k0 AS `sym`, k1.start AS `minute`, (p0) AS `turnover`, (p1) AS `n` FROM "
+        "(SELECT k0, named_struct('start', k1_start, 'end', k1_end) AS k1, p0, p1 FROM V)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        # keys: by ordinal, name of an item, expression, with a qualifier, in quotes
+        ("SELECT sym FROM t GROUP BY 1", ["k0"]),
+        ("SELECT upper(sym) AS u FROM t GROUP BY u", ["k0"]),
+        ("SELECT UPPER( t.Sym ) AS u FROM t GROUP BY upper(sym)", ["k0"]),
+        ("SELECT t.sym, `SYM` AS q FROM t GROUP BY `sym`", ["k0", "k0"]),
+        ("SELECT sym FROM trades AS t GROUP BY t.sym", ["k0"]),
+        ("SELECT (sym) AS s FROM t GROUP BY ((sym))", ["(k0)"]),
+        ("SELECT upper(side) AS sym, count(*) AS n FROM t GROUP BY sym, side",
+         ["upper(k1)", "(p0)"]),
+        ("SELECT upper(sym) || 'x' AS u FROM t GROUP BY upper(sym)", ["k0 || 'x'"]),
+        ("SELECT a + b AS ab, a AS q FROM t GROUP BY a, a + b", ["k1", "k0"]),
+        ("SELECT s.x, s AS st FROM t GROUP BY s", ["k0.x", "k0"]),
+        ("SELECT s.x AS sx, x AS q FROM t GROUP BY s.x, x", ["k0", "k1"]),
+        ("SELECT a[0] AS f, a[0] + 1 AS g FROM t GROUP BY a[0]", ["k0", "k0 + 1"]),
+        ("SELECT CASE WHEN a > 1 THEN b END AS q FROM t GROUP BY CASE WHEN a > 1 THEN b END",
+         ["k0"]),
+        ("SELECT CASE WHEN a THEN end END AS q FROM t GROUP BY a, end",
+         ["CASE WHEN k0 THEN k1 END"]),
+        # a key with an operator is found where it is an operand of its own
+        ("SELECT a % 10 AS q, a % 10 + 1 AS r FROM t GROUP BY a % 10", ["k0", "k0 + 1"]),
+        ("SELECT (a + b) * 2 AS q FROM t GROUP BY a + b", ["(k0) * 2"]),
+        ("SELECT CASE WHEN a + b = 1 THEN 2 END AS q FROM t GROUP BY a + b",
+         ["CASE WHEN k0 = 1 THEN 2 END"]),
+        # constants stay constants
+        ("SELECT 1 AS one, round(sum(x), 1) AS r FROM t GROUP BY 1, sym",
+         ["1", "round((p0), 1)"]),
+        ("SELECT 'x' AS q, coalesce(sym, 'x') AS r FROM t GROUP BY q, sym",
+         ["'x'", "coalesce(k1, 'x')"]),
+        # names that are no columns
+        ("SELECT date '2020-01-01' AS d, cast(sym AS date) AS e FROM t GROUP BY sym",
+         ["date '2020-01-01'", "cast(k0 AS date)"]),
+        ("SELECT date '2020-01-01' AS d, date AS e FROM t GROUP BY date",
+         ["date '2020-01-01'", "k0"]),
+        ("SELECT max(ts) - interval 1 day AS d, extract(day FROM sym) AS e FROM t GROUP BY sym",
+         ["(p0) - interval 1 day", "extract(day FROM k0)"]),
+        ("SELECT transform(a, x -> x + 1) AS q FROM t GROUP BY a", ["transform(k0, x -> x + 1)"]),
+        ("SELECT aggregate(a, 0, (x, b) -> x + b) AS q, x AS r FROM t GROUP BY a, x",
+         ["aggregate(k0, 0, (x, b) -> x + b)", "k1"]),
+        ("SELECT named_struct('vol', sym).vol AS q FROM t GROUP BY sym",
+         ["named_struct('vol', k0).vol"]),
+        ("SELECT struct(sym AS vol) AS q FROM t GROUP BY sym", ["struct(k0 AS vol)"]),
+        ("SELECT left(sym, 1) AS l, sym::date AS d FROM t GROUP BY sym",
+         ["left(k0, 1)", "k0::date"]),
+        # texts
+        ("SELECT 'sum(x)' AS q, 'sym' AS r, sym FROM t GROUP BY sym", ["'sum(x)'", "'sym'", "k0"]),
+        ("SELECT sym /* vol */ || -- vol\n 'x' AS q FROM t GROUP BY sym",
+         ["k0 /* vol */ || -- vol\n 'x'"]),
+        ("SELECT sym LIKE '(' AS q, sym IN ('a', ')') AS r FROM t GROUP BY sym",
+         ["k0 LIKE '('", "k0 IN ('a', ')')"]),
+        # aggregates
+        ("SELECT round(avg(x), 2) AS q FROM t", ["round((p0 / CAST(p1 AS DOUBLE)), 2)"]),
+        ("SELECT coalesce(sum(x), 0) AS q FROM t", ["coalesce((p0), 0)"]),
+        ("SELECT sum(a) / nullif(count(*), 0) AS q FROM t", ["(p0) / nullif((p1), 0)"]),
+        ("SELECT sum(x) + SUM( x ) AS q, count(x) AS r, mean(x) AS u FROM t",
+         ["(p0) + (p0)", "(p1)", "(p2 / CAST(p1 AS DOUBLE))"]),
+        ("SELECT avg(price) AS q FROM t",
+         ["(CAST(p0 / CAST(p1 AS DECIMAL(20, 0)) AS decimal(16,6)))"]),
+        ("SELECT `sum`(x) AS q FROM t", ["(p0)"]),
+        ("SELECT count(ALL x) AS q FROM t", ["(p0)"]),
+        # windows
+        ("SELECT window, window.end FROM t GROUP BY window(ts, '1 minute')", ["k0", "k0.end"]),
+        ("SELECT w.end AS e, TUMBLE(ts, INTERVAL 1 MINUTE) AS w FROM t GROUP BY 2",
+         ["w.end", "k0"]),
+        ("SELECT window(ts, '1 minute').start AS q FROM t GROUP BY WINDOW(t.ts, '1 minute')",
+         ["k0.start"]),
+        # HAVING, and names of other items
+        ("SELECT sym, sum(x) AS q FROM t GROUP BY sym HAVING q > 1 AND max(a) < 2 AND sym = 'q'",
+         ["k0", "(p0)", "((p0)) > 1 AND (p1) < 2 AND k0 = 'q'"]),
+        ("SELECT sym, sum(vol) AS vol FROM t GROUP BY sym HAVING vol > 1",
+         ["k0", "(p0)", "((p0)) > 1"]),
+        ("SELECT upper(sym) AS sym FROM t GROUP BY sym HAVING sym = 'a'",
+         ["upper(k0)", "k0 = 'a'"]),
+        ("SELECT sum(x) AS q, q * 2 AS r, r + q AS u FROM t",
+         ["(p0)", "((p0)) * 2", "(((p0)) * 2) + ((p0))"]),
+        ("SELECT count(*) AS n FROM t HAVING n > 5", ["(p0)", "((p0)) > 5"]),
+    ],
+)  # fmt: skip
+def test_the_final_projection_is_the_text_with_state_in_it(text: str, said: list[str]) -> None:
+    assert finals(text) == said
+
+
+@pytest.mark.parametrize(
+    ("call", "partials"),
+    [
+        ("sum(x) FILTER (WHERE (a > 1 AND (b OR c)))",
+         ["sum(x) FILTER (WHERE (a > 1 AND (b OR c)))"]),
+        ("avg(price) FILTER (WHERE a)",
+         ["sum(price) FILTER (WHERE a)", "count(price) FILTER (WHERE a)"]),
+        ("count(a, b)", ["count(a, b)"]),
+        ("min(t.a) + max(t.a)", ["min(t.a)", "max(t.a)"]),
+        ("sum(CASE WHEN a THEN 1 ELSE 0 END)", ["sum(CASE WHEN a THEN 1 ELSE 0 END)"]),
+        ("sum(x) FILTER (WHERE a) - sum(x)", ["sum(x) FILTER (WHERE a)", "sum(x)"]),
+        ("sum(x) FILTER (WHERE a) + SUM(x) filter (where A)", ["sum(x) FILTER (WHERE a)"]),
+        ("sum(x) FILTER (WHERE sym = 'A') + sum(x) FILTER (WHERE sym = 'a')",
+         ["sum(x) FILTER (WHERE sym = 'A')", "sum(x) FILTER (WHERE sym = 'a')"]),
+    ],
+)  # fmt: skip
+def test_partials_are_cut_from_the_text_and_the_same_one_is_there_once(
+    call: str, partials: list[str]
+) -> None:
+    plan = aggregation(f"SELECT {call} AS q FROM t")
+    listed = ", ".join(f"{sql} AS p{i}" for i, sql in enumerate(partials))
+    assert f"(SELECT {listed} FROM V AS `t`)" in plan.partial("V")
+    assert len(plan.merges) == len(partials)
+
+
+@pytest.mark.parametrize(
+    ("written", "spark"),
+    [
+        ("TUMBLE(ts, INTERVAL 1 MINUTE)", "window(ts, '1 MINUTE')"),
+        ("tumble(ts, INTERVAL '2' HOURS)", "window(ts, '2 HOURS')"),
+        ("HOP(ts, INTERVAL 30 SECONDS, INTERVAL 1 MINUTE)", "window(ts, '1 MINUTE', '30 SECONDS')"),
+        ("HOP(ts, '30 seconds', INTERVAL '1 minute')", "window(ts, '1 minute', '30 seconds')"),
+        ("window(ts, INTERVAL 1 HOUR, '20 minutes')", "window(ts, '1 HOUR', '20 minutes')"),
+        ("window(coalesce(ts, end), '1 hour')", "window(coalesce(ts, end), '1 hour')"),
+    ],
+)
+def test_windows_reach_spark_in_its_own_spelling(written: str, spark: str) -> None:
+    assert f"GROUP BY {spark})" in aggregation(f"SELECT window FROM t GROUP BY {written}").partial(
+        "V"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "said"),
+    [
+        ("SELECT vol FROM t GROUP BY sym", 8, "'vol' is neither a key"),
+        ("SELECT t.vol AS v FROM t GROUP BY sym", 8, "'vol' is neither a key"),
+        ("SELECT sym, vol + sum(x) AS v FROM t GROUP BY sym", 13, "'vol' is neither a key"),
+        ("SELECT a + b * c AS q FROM t GROUP BY a + b, c", 8, "'a' is neither a key"),
+        ("SELECT c - a + b AS q FROM t GROUP BY a + b, c", 12, "'a' is neither a key"),
+        ("SELECT -a % 10 AS q FROM t GROUP BY a % 10", 9, "'a' is neither a key"),
+        ("SELECT sum(x) AS vol, vol * 2 AS q FROM t", 23, "'vol' is neither a key"),
+        ("SELECT sym, p1 FROM t GROUP BY sym", 13, "no column 'p1'"),
+        ("SELECT k0 AS q FROM t GROUP BY sym", 8, "no column 'k0'"),
+        ("SELECT * FROM t GROUP BY sym", 8, "* in a stream with GROUP BY"),
+        ("SELECT t.* FROM t GROUP BY sym", 10, "* in a stream with GROUP BY"),
+        ("SELECT struct(t.*) AS q FROM t GROUP BY sym", 17, "* in a stream with GROUP BY"),
+        ("SELECT upper(sym) FROM t GROUP BY sym", 8, "column 1 has no name"),
+        ("SELECT sym, 'x' FROM t GROUP BY sym", 13, "column 2 has no name"),
+        ("SELECT sym, side AS SYM FROM t GROUP BY sym, side", 13, "two columns are called 'SYM'"),
+        ("SELECT sym FROM t GROUP BY ALL", 28, "GROUP BY ALL"),
+        ("SELECT sym FROM t GROUP BY 2", 28, "no column 2"),
+        ("SELECT sym FROM t GROUP BY 0", 28, "no column 0"),
+        ("SELECT sym FROM t GROUP BY sym EMIT", 32, "'EMIT' is not known in GROUP BY"),
+        ("SELECT sum(x) AS q FROM t GROUP BY q", 36, "a key cannot be an aggregate"),
+        ("SELECT sym FROM t GROUP BY window(ts, '1 hour'), window(ts, '1 day')", 50, "one window"),
+        ("SELECT sum(max(x)) AS q FROM t", 12, "an aggregate inside of an aggregate"),
+        ("SELECT count(DISTINCT x) AS q FROM t", 14, "count(DISTINCT ...) would have to keep"),
+        ("SELECT sum() AS q FROM t", 8, "sum() of nothing"),
+        ("SELECT first(x) AS q FROM t", 8, "first() cannot be kept as state yet"),
+        ("SELECT sys.sum(x) AS q FROM t", 12, "sum() with a schema before it"),
+        ("SELECT a FROM t HAVING a > 1", 24, "HAVING without GROUP BY"),
+        ("SELECT window FROM t GROUP BY TUMBLE(ts)", 31, "TUMBLE takes other arguments"),
+        ("SELECT window FROM t GROUP BY HOP(ts, '1 day')", 31, "HOP takes other arguments"),
+        ("SELECT window FROM t GROUP BY TUMBLE(ts, 5)", 42, "a length of time is expected"),
+    ],
+)
+def test_what_would_be_wrong_is_refused_where_it_stands(text: str, column: int, said: str) -> None:
+    error = refused(text)
+    assert (error.where, said in error.message) == (f"p.sql:1:{column}", True), error
+
+
+def test_a_stateless_select_is_the_user_s_text_over_another_view() -> None:
+    text = "SELECT 'it''s' AS a, t.sym /* FROM t */ FROM t -- all\n WHERE sym = 'x'"
+    plan = compiled(text)
+    assert isinstance(plan, Stateless)
+    assert plan.sql("V") == text.replace("FROM t --", "FROM V AS `t` --")
+    aliased = compiled("SELECT u.sym FROM t AS u")
+    assert isinstance(aliased, Stateless)
+    assert aliased.sql("V") == "SELECT u.sym FROM V AS u"
+
+
+def test_a_global_aggregate_has_no_keys() -> None:
+    plan = aggregation("SELECT count(*) AS n FROM t")
+    assert (plan.keys, plan.window, plan.time) == ((), None, None)
+    assert plan.partial("V") == "SELECT p0 FROM (SELECT count(*) AS p0 FROM V AS `t`)"

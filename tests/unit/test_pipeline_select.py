@@ -1,0 +1,166 @@
+"""One SELECT block: what is taken apart, and what is refused by name and with the reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from lamina.errors import BadPipeline
+from lamina.pipeline.model import Place, Stream
+from lamina.pipeline.select import Select, read_select
+
+
+def select(text: str) -> Select:
+    return read_select(Stream("s", text, place=Place(3, 5)), "p.sql")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SELECT DISTINCT a FROM t", "DISTINCT in a stream: it would keep every row"),
+        ("SELECT DISTINCT (a), b FROM t", "DISTINCT in a stream"),
+        ("SELECT ALL a FROM t", "ALL in a stream: leave it out"),
+        ("SELECT a FROM t ORDER BY a", "ORDER BY in a stream: a stream has no last row"),
+        ("SELECT a FROM t ORDER BY (a)", "ORDER BY in a stream"),
+        ("SELECT a FROM t WHERE a ORDER /* x */ BY a", "ORDER BY in a stream"),
+        ("SELECT a FROM t SORT BY a", "SORT BY in a stream"),
+        ("SELECT a FROM t CLUSTER BY a", "CLUSTER BY in a stream"),
+        ("SELECT a FROM t DISTRIBUTE BY a", "DISTRIBUTE BY in a stream"),
+        ("SELECT a FROM t LIMIT 5", "LIMIT in a stream: a stream has no end"),
+        ("SELECT a FROM t WHERE b LIMIT (5)", "LIMIT in a stream"),
+        ("SELECT a FROM t OFFSET 5", "OFFSET in a stream"),
+        ("SELECT a FROM t UNION ALL TABLE u", "UNION in a stream"),
+        ("SELECT a FROM t WHERE b UNION (TABLE u)", "UNION in a stream"),
+        ("SELECT a FROM t EXCEPT TABLE u", "EXCEPT in a stream"),
+        ("SELECT a FROM t INTERSECT TABLE u", "INTERSECT in a stream"),
+        ("SELECT a FROM t MINUS TABLE u", "MINUS in a stream"),
+        ("SELECT a FROM t JOIN u USING (a)", "JOIN in a stream: joins come later"),
+        ("SELECT a FROM t LEFT ANTI JOIN u ON TRUE", "JOIN in a stream"),
+        ("SELECT a FROM t, u", "FROM one source or stream"),
+        ("SELECT a FROM t LATERAL VIEW explode(b) AS c", "LATERAL in a stream"),
+        ("SELECT a FROM t QUALIFY a > 1", "QUALIFY in a stream"),
+        ("SELECT a FROM t WINDOW w AS (PARTITION BY a)", "WINDOW in a stream"),
+        ("SELECT a FROM t TABLESAMPLE (5 ROWS)", "TABLESAMPLE in a stream"),
+        ("SELECT a FROM t PIVOT (sum(a) FOR b IN (1))", "PIVOT in a stream"),
+        ("SELECT a FROM t UNPIVOT (a FOR b IN (c))", "UNPIVOT in a stream"),
+        ("SELECT a FROM t WHERE b |> LIMIT 5", "|> in a stream"),
+        ("SELECT sum(a) OVER (PARTITION BY b) FROM t", "OVER in a stream"),
+        ("SELECT a + sum(b) OVER w FROM t", "OVER in a stream"),
+        ("SELECT a FROM t GROUP BY GROUPING SETS ((a), ())", "GROUPING SETS in a stream"),
+        ("SELECT a FROM t GROUP BY ROLLUP (a)", "ROLLUP in a stream"),
+        ("SELECT a FROM t GROUP BY a WITH ROLLUP", "ROLLUP in a stream"),
+        ("SELECT a FROM t GROUP BY CUBE (a)", "CUBE in a stream"),
+        ("SELECT a FROM t GROUP BY session_window(b, '1 day')", "SESSION_WINDOW in a stream"),
+        ("SELECT a FROM (SELECT a FROM t)", "SELECT inside of a stream"),
+        ("SELECT a FROM t WHERE a IN (SELECT b FROM u)", "SELECT inside of a stream"),
+        ("SELECT a FROM t WHERE a IN (TABLE u)", "TABLE inside of a stream"),
+        ("SELECT a FROM t WHERE a IN (VALUES 1)", "VALUES inside of a stream"),
+        ("WITH u AS (SELECT 1) SELECT a FROM u", "begins with it"),
+        ("SELECT 1", "reads FROM a source or a stream"),
+        ("SELECT a FROM 'x'", "reads FROM one source or stream"),
+        ("SELECT a FROM range(5)", "'(' is not known after FROM range"),
+        ("SELECT a FROM db.t", "'.' is not known after FROM db"),
+        ("SELECT a FROM t u v", "'v' is not known after FROM t"),
+        ("SELECT a FROM t AS", "a name follows AS"),
+        ("SELECT FROM t", "nothing follows SELECT"),
+        ("SELECT a FROM", "nothing follows FROM"),
+        ("SELECT a FROM t WHERE", "nothing follows WHERE"),
+        ("SELECT a FROM t WHERE a WHERE b", "WHERE stands in the wrong place"),
+        ("SELECT a FROM t GROUP BY a WHERE b", "WHERE stands in the wrong place"),
+        ("SELECT a,, b FROM t", "an expression is missing"),
+        ("SELECT a, FROM t", "an expression is missing"),
+        ("SELECT AS b FROM t", "an expression is missing"),
+        ("SELECT a AS 'b' FROM t", "the name of a column follows AS"),
+        ("SELECT a AS b c FROM t", "the name of a column follows AS"),
+        ("SELECT /*+ BROADCAST(x) */ a FROM t", "a hint"),
+    ],
+)
+def test_what_a_stream_cannot_be_is_refused_by_name(text: str, said: str) -> None:
+    with pytest.raises(BadPipeline) as caught:
+        select(text)
+    assert said in caught.value.message
+    assert caught.value.where.startswith("p.sql:3:")
+
+
+def test_the_place_of_a_refusal_counts_from_where_the_select_stands() -> None:
+    with pytest.raises(BadPipeline) as caught:
+        select("SELECT a\n\tFROM t\n  LIMIT 5")
+    assert caught.value.where == "p.sql:5:3"
+    with pytest.raises(BadPipeline) as caught:
+        read_select(Stream("s", "SELECT a FROM t LIMIT 5"), "p.sql")
+    assert caught.value.where == "stream s:1:17"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT t.limit, `limit`, limit.x, t.offset AS union FROM t",
+        "SELECT left(a, 2) AS l, window.start, window, t.cube, cube, over FROM t",
+        "SELECT * EXCEPT (a) FROM t WHERE a IS NOT DISTINCT FROM b",
+        "SELECT extract(day FROM ts) AS d, trim(BOTH ' ' FROM s) AS s FROM t WHERE s LIKE '('",
+        "SELECT a FROM t WHERE a = 'x LIMIT 5' -- ORDER BY a\n",
+        "SELECT explode(m) AS (k, v) FROM t",
+        "SELECT t.select, t.from, t.where FROM t",
+    ],
+)
+def test_keywords_are_names_where_nothing_else_can_be_meant(text: str) -> None:
+    assert select(text).table.text == "t"
+
+
+@pytest.mark.parametrize(
+    ("item", "words", "alias"),
+    [
+        ("a b", "a", "b"),
+        ("a", "a", None),
+        ("t.a b", "t.a", "b"),
+        ("t.a", "t.a", None),
+        ("a `b c`", "a", "b c"),
+        ("x IS NULL y", "x IS NULL", "y"),
+        ("x IS NOT NULL", "x IS NOT NULL", None),
+        ("NOT x", "NOT x", None),
+        ("CASE WHEN a THEN b END c", "CASE WHEN a THEN b END", "c"),
+        ("CASE WHEN a THEN b END", "CASE WHEN a THEN b END", None),
+        ("CASE WHEN a THEN b ELSE c END", "CASE WHEN a THEN b ELSE c END", None),
+        ("window.end", "window.end", None),
+        ("window.end e", "window.end", "e"),
+        ("1 one", "1", "one"),
+        ("1L", "1L", None),
+        ("1L one", "1L", "one"),
+        ("interval 1 day d", "interval 1 day", "d"),
+        ("interval 1 day", "interval 1 day", None),
+        ("interval 1 day 2 hours", "interval 1 day 2 hours", None),
+        ("interval '1-2' year to month", "interval '1-2' year to month", None),
+        ("interval (1 + 1) days", "interval (1 + 1) days", None),
+        ("interval -1 day", "interval -1 day", None),
+        ("a + interval 1 day d", "a + interval 1 day", "d"),
+        ("date '2020-01-01' d", "date '2020-01-01'", "d"),
+        ("date '2020-01-01'", "date '2020-01-01'", None),
+        ("a AND b", "a AND b", None),
+        ("a AND b c", "a AND b", "c"),
+        ("a DIV b", "a DIV b", None),
+        ("a LIKE b", "a LIKE b", None),
+        ("a RLIKE b c", "a RLIKE b", "c"),
+        ("a BETWEEN b AND c", "a BETWEEN b AND c", None),
+        ("a IS DISTINCT FROM b", "a IS DISTINCT FROM b", None),
+        ("a[0] b", "a[0]", "b"),
+        ("a[0]", "a[0]", None),
+        ("a::int", "a::int", None),
+        ("a::int b", "a::int", "b"),
+        ("NULL n", "NULL", "n"),
+        ("'x'", "'x'", None),
+        ("'x' y", "'x'", "y"),
+        ("sum(a) FILTER (WHERE b) c", "sum(a) FILTER (WHERE b)", "c"),
+        ("sum(a)c", "sum(a)", "c"),
+        ("cast(a AS int) AS b", "cast(a AS int)", "b"),
+        ("a COLLATE UTF8_BINARY", "a COLLATE UTF8_BINARY", None),
+        ("x'4142'", "x'4142'", None),
+    ],
+)
+def test_an_expression_ends_where_its_name_begins(item: str, words: str, alias: str | None) -> None:
+    read = select(f"SELECT {item} FROM t")
+    assert [(read.text(i.words), i.alias) for i in read.items] == [(words, alias)]
+
+
+def test_a_comment_between_two_words_of_a_clause_hides_no_group_by() -> None:
+    read = select("SELECT a FROM t WHERE b GROUP /* not */\n-- here\nBY a, b + 1")
+    assert [read.text(key) for key in read.keys] == ["a", "b + 1"]
+    assert read.text(read.where) == "b"
