@@ -18,6 +18,8 @@ from lamina.state.run_file import BLOCK_BYTES, BLOCK_ROWS
 from lamina.state.schema import DELETE, OP, SLOT, SYSTEM_COLUMNS, StateSchema, null_where
 from lamina.state.vnodes import EVERYTHING, Mask, Rows, SlotRange, Slots
 
+STEP_ROWS = 32 * 1024
+
 
 def merged(
     runs: Sequence[Run],
@@ -37,14 +39,13 @@ def merged(
     newest_first = [run for run in reversed(runs) if run.blocks]
     for window in _windows(newest_first, within):
         parts = [part for run in newest_first for part in run.slices(schema, window, times)]
-        if not parts:
-            continue
-        batch = newest_rows(parts, schema)
-        batch = _expired(batch, schema, floor)
-        if bottom:
-            batch = without_deletes(batch)
-        if batch.num_rows:
-            yield batch
+        for step in _steps(parts):
+            batch = newest_rows(step, schema)
+            batch = _expired(batch, schema, floor)
+            if bottom:
+                batch = without_deletes(batch)
+            if batch.num_rows:
+                yield batch
 
 
 def newest_rows(parts: Sequence[pa.RecordBatch], schema: StateSchema) -> pa.RecordBatch:
@@ -115,6 +116,23 @@ def _windows(runs: Sequence[Run], within: SlotRange) -> Iterator[SlotRange]:
             start, rows, size = last + 1, 0, 0
     if start <= within.last:
         yield SlotRange(start, within.last)
+
+
+def _steps(parts: Sequence[pa.RecordBatch]) -> Iterator[Sequence[pa.RecordBatch]]:
+    """The rows of a window in steps of a good size, for memory's sake; a slot is in one of them."""
+    slots = [slots_of_batch(part) for part in parts]
+    rows = sum(map(len, slots))
+    if len(parts) < 2 or rows < 2 * STEP_ROWS:
+        yield from (parts,) if parts else ()
+        return
+    longest = max(slots, key=len)
+    pivots = longest[:: max(1, STEP_ROWS * len(longest) // rows)][1:]
+    cuts = [[0, *each.searchsorted(pivots, "right").tolist(), len(each)] for each in slots]
+    for number in range(len(pivots) + 1):
+        cut = [(part, *at[number : number + 2]) for part, at in zip(parts, cuts, strict=True)]
+        step = [part.slice(start, end - start) for part, start, end in cut if end > start]
+        if step:
+            yield step
 
 
 def _expired(batch: pa.RecordBatch, schema: StateSchema, floor: int | None) -> pa.RecordBatch:

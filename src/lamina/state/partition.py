@@ -171,8 +171,19 @@ class StatePartition:
         )
 
     def plan_merge(self, *, fan_out: int = FAN_OUT, runs_max: int = RUNS_MAX) -> range | None:
-        """Which runs should become one now."""
-        return plan_merge([run.size for run in self.runs], fan_out=fan_out, runs_max=runs_max)
+        """Which runs should become one now; a merge that makes another one due is part of that."""
+        sizes = [run.size for run in self.runs]
+        chosen = None
+        while (further := plan_merge(sizes, fan_out=fan_out, runs_max=runs_max)) is not None:
+            if chosen is None:
+                chosen = further
+            elif chosen.start in further:  # all newer ones are in it already, as one
+                chosen = range(further.start, chosen.stop + further.stop - chosen.start - 1)
+            else:
+                break
+            sizes = [run.size for run in self.runs]
+            sizes[chosen.start : chosen.stop] = [sum(sizes[chosen.start : chosen.stop])]
+        return chosen
 
     def merge(
         self, chosen: range, write: Callable[[Iterator[pa.RecordBatch], int | None], Run]
