@@ -27,10 +27,11 @@ from timing import seconds_of
 import lamina
 from lamina.embedded.opening import HOME, STATE, STORE
 from lamina.state.run_file import Epochs, open_run, write_run
+from lamina.state.tiers import FAN_OUT
 
 MIB = 1024 * 1024
-CYCLE = 4
-"""Epochs that count as one round: runs are merged by four, so there is a merge in each round."""
+CYCLE = FAN_OUT * FAN_OUT
+"""Epochs that count as one round: in each there are merges, and a merge of merged runs."""
 CHECKPOINT_EVERY = 10  # epochs, while write amplification is measured
 
 
@@ -46,8 +47,8 @@ class Scale:
 
 
 SCALES = {
-    "full": Scale(10_000_000, 100_000, 100_000, 6, 1000, 9, 100),
-    "quick": Scale(2_000_000, 100_000, 100_000, 4, 1000, 5, 100),
+    "full": Scale(10_000_000, 100_000, 100_000, 4, 1000, 9, 100),
+    "quick": Scale(2_000_000, 100_000, 100_000, 3, 1000, 5, 100),
     "tiny": Scale(20_000, 2_000, 1_000, 1, 100, 1, 6),
 }
 

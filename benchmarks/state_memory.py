@@ -3,11 +3,13 @@
 Run files are mapped, and mapped pages are the kernel's to give back, so it is the anonymous memory
 that counts: RssAnon of /proc/self/status, looked at every millisecond. What is reported is its
 highest value while epochs are made, above that before the store was opened: so what an open store
-keeps is in it, too.
+keeps is in it, too. The allocators are told to give memory back at once, or it would be theirs that
+is measured.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -15,17 +17,23 @@ import threading
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 from state_peers import Ours, all_keys, batch_of
 
-EPOCHS = 6  # a merge is among them
+from lamina.state.tiers import FAN_OUT
+
+EPOCHS = 2 * FAN_OUT * FAN_OUT  # merges of merged runs are among them
+AT_ONCE = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_MMAP_THRESHOLD_": "65536"}
 
 
 def measure(path: Path, *, keys: int, changed: int) -> float:
     """The peak of an epoch that changes *changed* of the *keys* of a store, in MiB."""
     arguments = [str(path), str(keys), str(changed)]
     child = subprocess.run(
-        [sys.executable, __file__, *arguments], stdout=subprocess.PIPE, check=True, text=True
+        [sys.executable, __file__, *arguments],
+        env={**os.environ, **AT_ONCE},
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
     )
     return float(child.stdout)
 
@@ -35,11 +43,9 @@ def in_child(path: Path, keys: int, changed: int) -> float:
     known = all_keys(keys)
     batches = [batch_of(random.choice(known, changed, replace=False)) for _ in range(EPOCHS)]
     del known
-    pa.default_memory_pool().release_unused()
     baseline = _anonymous()
     ours = Ours(path)
-    ours.upsert(batches[0])()  # what opening took is given back, what it keeps stays
-    pa.default_memory_pool().release_unused()
+    ours.upsert(batches[0])()
     peak = _anonymous()
     done = threading.Event()
 

@@ -27,6 +27,17 @@ KEYS = {
         "recovery_ratio",
         "commit_fdatasyncs",
     },
+    "state": {
+        "upsert_vs_rocksdict",
+        "upsert_vs_duckdb",
+        "upsert_growth",
+        "get_vs_rocksdict",
+        "delta_bytes_ratio",
+        "write_amplification",
+        "restore_ratio",
+        "rescale_ratio",
+        "epoch_memory_growth",
+    },
 }
 EXACT = {"list_requests_growth": 1.0, "commit_fdatasyncs": 1.0}
 
