@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from lamina.pipeline.compile import Aggregation, Stateless, compile_select
@@ -182,17 +183,16 @@ def compiled(spark: Any, select: str, columns: list[str]) -> Stateless | Aggrega
 
 def in_epochs(spark: Any, plan: Aggregation) -> Any:
     """The final rows over the state that the partials of all epochs were merged into."""
+    partials = [f"SELECT {e} AS e, * FROM ({plan.partial(f'trades_{e}')})" for e in range(EPOCHS)]
+    frame = spark.sql(" UNION ALL ".join(partials))  # one job for all epochs
+    rows = frame.toArrow().combine_chunks()
     state: dict[str, pa.RecordBatch] = {}
-    schema = None
     for epoch in range(EPOCHS):
-        partial = spark.sql(plan.partial(f"trades_{epoch}"))
-        schema = partial.schema
-        rows = partial.toArrow().combine_chunks()
-        for batch in rows.to_batches():
+        mine = rows.filter(pc.equal(rows.column("e"), epoch)).drop_columns(["e"])
+        for batch in mine.combine_chunks().to_batches():
             _merge(state, batch, plan)
-    assert schema is not None
-    batches = list(state.values())
-    table = pa.Table.from_batches(batches) if batches else rows.slice(0, 0)
+    table = pa.Table.from_batches(list(state.values()), rows.drop_columns(["e"]).schema)
+    schema = frame.drop("e").schema
     assert table.column_names == [*plan.keys, *(c for m in plan.merges for c in m.columns)]
     spark.createDataFrame(table, schema).createOrReplaceTempView("state")
     return spark.sql(plan.final("state"))

@@ -72,7 +72,7 @@ def test_what_works_is_not_refused(text: str) -> None:
          f" GROUP BY TUMBLE(ts, '1 day');{SINK}", "2:98", "a window over 'trades'", "WATERMARK"),
         ("CREATE STREAM r AS SELECT sym FROM trades GROUP BY sym EMIT ON UPDATE;\nCREATE STREAM q"
          " AS SELECT * FROM r; CREATE STREAM s AS SELECT count(*) AS n FROM q"
-         f" EMIT ON UPDATE;" + SINK,
+         " EMIT ON UPDATE;" + SINK,
          "3:82", "over the updating stream 'r'", "EMIT ON WINDOW CLOSE"),
         (f"CREATE STREAM s AS SELECT * FROM trades; CREATE STREAM r AS SELECT * FROM s;{SINK}",
          "2:61", "nothing reads the stream 'r'", "CREATE SINK"),
