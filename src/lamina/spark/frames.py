@@ -12,6 +12,8 @@ from pyspark.sql.pandas.functions import vectorized_udf  # type: ignore[attr-def
 from pyspark.sql.types import StructType
 from pyspark.util import PythonEvalType
 
+from lamina.format.canonical import sha256_hex
+
 ArrowTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -42,11 +44,12 @@ def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def view(frame: DataFrame, name: str) -> Iterator[str]:
-    """A DataFrame under a name, for SQL, while it is needed."""
+def view(frame: DataFrame, of: str) -> Iterator[str]:
+    """A DataFrame under a name that nobody else has, for SQL, while it is needed."""
+    name = f"lamina_{sha256_hex(of.encode())[:16]}"
     frame.createOrReplaceTempView(name)
     try:
-        yield f"`{name}`"
+        yield name
     finally:
         frame.sparkSession.catalog.dropTempView(name)
 

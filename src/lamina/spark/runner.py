@@ -56,7 +56,7 @@ class SparkRunner:
     def _select(self, work: StreamWork, stream: SparkStream, rows: DataFrame | None) -> tuple:  # type: ignore[type-arg]
         if rows is None:
             return ()
-        with view(rows, f"lamina_{work.stream}") as name:
+        with view(rows, f"rows of {work.stream}") as name:
             output = self._spark.sql(stream.select(name))
             staged = map_in_arrow(output, StageOutput(work, stream.arrow_output), RESULT)
             found = [decode_result(row["result"]) for row in staged.toArrow().to_pylist()]
@@ -68,7 +68,7 @@ class SparkRunner:
         with self._partials(work, stream, rows) as partials:
             task = UpdateState(work, has_input=rows is not None)
             updated = map_in_arrow(partials, task, carried)
-            with view(updated, f"lamina_state_{work.stream}") as name:
+            with view(updated, f"state of {work.stream}") as name:
                 output = self._spark.sql(stream.final(name, META))
                 staged = map_in_arrow(output, StageOutput(work, stream.arrow_output), RESULT)
                 found = staged.toArrow().to_pylist()
@@ -83,7 +83,7 @@ class SparkRunner:
         if rows is None:
             yield self._spark.range(0, work.partitions, 1, work.partitions)
             return
-        with view(rows, f"lamina_{work.stream}") as name:
+        with view(rows, f"rows of {work.stream}") as name:
             partials = self._spark.sql(stream.partial(name))
             yield partials.repartition(work.partitions, *stream.keys)
 

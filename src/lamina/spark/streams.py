@@ -105,7 +105,7 @@ def _compile(
     select = read_select(stream, file)
     reads = select.table.text.lower()
     given = spark.createDataFrame([], schemas[reads])
-    with view(given, f"lamina_check_{stream.name}") as name:
+    with view(given, f"check of {stream.name}") as name:
 
         def type_of(expression: str) -> str:
             text = filled(f"SELECT {expression} AS x FROM {name}", stream.variables)
@@ -146,7 +146,9 @@ def _aggregation(
     draft = SparkStream(stream.name, reads, plan, stream.variables, given.schema, StructType(), b"")
     partial = spark.sql(draft.partial(name)).drop("_vnode", "_hash")
     state = StructType([_nullable(field) for field in partial.schema])
-    with view(spark.createDataFrame([], state), f"lamina_state_{stream.name}") as state_view:
+    with view(
+        spark.createDataFrame([], state), f"check of the state of {stream.name}"
+    ) as state_view:
         output = spark.sql(draft.final(state_view))
         columns = arrow_schema(output).serialize().to_pybytes()
         schema = output.schema

@@ -16,6 +16,7 @@ from lamina.engine.model import StreamWork, TaskResult, TaskWork
 from lamina.engine.staging import stage
 from lamina.engine.task import schema_of, update_state
 from lamina.engine.wire import decode_result, encode_result
+from lamina.errors import Refused
 
 META = "_lamina"
 RESULT = "result string"
@@ -58,7 +59,7 @@ class StageOutput:
         found: list[str] = []
         staged = stage(task, self._rows(batches, found))
         if self.work.operator is not None and len(found) != 1:
-            raise RuntimeError(f"{len(found)} results have come for one task")
+            raise Refused(f"{len(found)} results have come for one task of {self.work.stream!r}")
         result = decode_result(found[0]) if found else TaskResult(task.partition)
         text = encode_result(replace(result, staged=staged))
         yield pa.record_batch({"result": pa.array([text], pa.string())})
