@@ -1,35 +1,36 @@
-"""Running a pipeline: compile, recover, then epoch after epoch until there is a reason to stop."""
+"""Running a pipeline on Spark: compile, recover, then epoch after epoch (`lamina.running`)."""
 
 from __future__ import annotations
 
-import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lamina.clock import Clock, SystemClock
-from lamina.connectors.parquet import ParquetSink
+from lamina.connectors.opening import open_sink
 from lamina.engine.engine import Engine
+from lamina.engine.model import StreamResult, StreamWork
 from lamina.engine.opening import open_engine
-from lamina.engine.plans import EngineSettings, EpochReport, FailPoint
-from lamina.engine.ports import Sink as EngineSink
-from lamina.errors import BadPipeline
+from lamina.engine.plans import EngineSettings, FailPoint
+from lamina.engine.ports import Runner
+from lamina.errors import Refused
 from lamina.pipeline.checks import check_pipeline, order
-from lamina.pipeline.model import Pipeline, Sink
+from lamina.pipeline.model import Pipeline
 from lamina.recovery.manager import RecoveryConfig
-from lamina.recovery.state import RecoveryReport
+from lamina.running.loop import Loop, Until, Watcher, stopping
 from lamina.spark.frames import settings
 from lamina.spark.runner import SparkRunner, pinned
 from lamina.spark.sources import open_source
 from lamina.spark.streams import compile_pipeline
 from lamina.store import open_store
 
-POLL_S = 0.5
+__all__ = ["RunSettings", "Until", "Watcher", "run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +42,10 @@ class RunSettings:
     name: str = "pipeline"
     folder: Path = field(default_factory=Path)  # relative paths of sources and sinks are below it
     file: str = "pipeline"
-    available_now: bool = False  # stop when everything there is has been read
-    until_epoch: int | None = None
+    until: Until = field(default_factory=Until)
     interval_s: float = 0.0  # at least this long from one epoch to the next
     engine: EngineSettings = field(default_factory=EngineSettings)
     recovery: RecoveryConfig = field(default_factory=RecoveryConfig)
-
-
-@dataclass(slots=True)
-class Watcher:
-    """Who wants to know how it goes."""
-
-    recovered: Callable[[RecoveryReport], None] = lambda _: None
-    epoch: Callable[[EpochReport], None] = lambda _: None
 
 
 def run(
@@ -63,32 +55,63 @@ def run(
     spark: SparkSession,
     watcher: Watcher | None = None,
     clock: Clock | None = None,
+    stop: threading.Event | None = None,
     fail_point: FailPoint = lambda _: None,
 ) -> int:
     """Run a pipeline on a session that is left as it was; the last epoch that is committed.
 
-    SIGTERM and SIGINT let the epoch end, then comes a checkpoint.
+    SIGTERM, SIGINT and *stop* let the epoch end, then comes a checkpoint.
     """
-    watcher, clock = watcher or Watcher(), clock or SystemClock()
-    check_pipeline(pipeline, file=run_settings.file)
-    with stopping() as stop:
-        engine = _open(pipeline, run_settings, spark, clock, fail_point)
+    wanted, clock, stop = run_settings, clock or SystemClock(), stop or threading.Event()
+    check_pipeline(pipeline, file=wanted.file)
+    with stopping(stop), spark_errors():
+        saved = _Saved()
+        engine = _open(pipeline, wanted, spark, clock=clock, fail_point=fail_point, saved=saved)
         try:
-            watcher.recovered(engine.report)
-            _loop(engine, run_settings, watcher, clock, stop)
-            engine.drain()
-            engine.checkpoint()
+            Loop(
+                engine,
+                home=wanted.home,
+                name=wanted.name,
+                clock=clock,
+                stop=stop,
+                watcher=watcher,
+                until=wanted.until,
+                interval_s=wanted.interval_s,
+                saved_epoch=lambda: saved.epoch,
+            ).run()
         finally:
             engine.close()
         return engine.epoch
+
+
+@dataclass(slots=True)
+class _Saved:
+    """The epoch of the last checkpoint, as the work of every epoch names it."""
+
+    epoch: int = 0
+
+    def noting(self, runner: Runner) -> Runner:
+        return _Noting(self, runner)
+
+
+@dataclass(frozen=True, slots=True)
+class _Noting:
+    saved: _Saved
+    runner: Runner
+
+    def run(self, work: StreamWork) -> StreamResult:
+        self.saved.epoch = work.saved_epoch
+        return self.runner.run(work)
 
 
 def _open(
     pipeline: Pipeline,
     wanted: RunSettings,
     spark: SparkSession,
+    *,
     clock: Clock,
     fail_point: FailPoint,
+    saved: _Saved,
 ) -> Engine:
     partitions = wanted.engine.partitions
     with settings(spark, pinned(partitions)):
@@ -97,13 +120,14 @@ def _open(
         )
     sources = {s.name: open_source(s, wanted.folder) for s in pipeline.sources.values()}
     times = {s.name: s.watermark.column for s in pipeline.sources.values() if s.watermark}
+    sinks = pipeline.sinks.values()
     return open_engine(
         plan,
         home=wanted.home,
         store=open_store(wanted.store),
-        runner=SparkRunner(spark, streams, sources, times),
+        runner=saved.noting(SparkRunner(spark, streams, sources, times)),
         sources=sources,
-        sinks={s.name: open_sink(s, wanted.folder) for s in pipeline.sinks.values()},
+        sinks={sink.name: open_sink(sink, wanted.folder, file=wanted.file) for sink in sinks},
         settings=wanted.engine,
         recovery=wanted.recovery,
         clock=clock,
@@ -111,53 +135,20 @@ def _open(
     )
 
 
-def open_sink(sink: Sink, folder: Path) -> EngineSink:
-    """The sink of a pipeline; relative paths are below *folder*."""
-    if sink.format == "parquet":
-        path = sink.options.get("path")
-        if path is None:
-            raise BadPipeline(f"the sink {sink.name!r} has no path", where=str(sink.place))
-        return ParquetSink(sink.name, folder / path.value)
-    raise BadPipeline(
-        f"the sink {sink.name!r} has the format {sink.format!r}, which is not known",
-        where=str(sink.place),
-        advice="There is parquet",
-    )
-
-
-def _loop(
-    engine: Engine, wanted: RunSettings, watcher: Watcher, clock: Clock, stop: threading.Event
-) -> None:
-    while not stop.is_set():
-        if wanted.until_epoch is not None and engine.epoch >= wanted.until_epoch:
-            return
-        started = clock.monotonic()
-        report = engine.step()
-        if report is not None:
-            watcher.epoch(report)
-        elif wanted.available_now and not engine.publisher.behind:
-            return
-        left = wanted.interval_s - (clock.monotonic() - started)
-        stop.wait(max(left, 0.0 if report is not None else POLL_S))
-
-
 @contextmanager
-def stopping() -> Iterator[threading.Event]:
-    """Set by SIGTERM and SIGINT, if this is the main thread; a second SIGINT interrupts."""
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        del frame
-        if stop.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        stop.set()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+def spark_errors() -> Iterator[None]:
+    """What Spark refuses, as an error of ours; nothing of the epoch is committed then."""
     try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise Refused(
+            f"Spark gave up: {first_line(error)}",
+            advice="Nothing of this epoch is committed. Put right what is wrong and start again",
+        ) from error
+
+
+def first_line(error: Exception) -> str:
+    """The most that can be said in a line: Spark's own message in front of its stack."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by:") or "Error: " in line]
+    return (causes[-1] if causes else lines[0] if lines else type(error).__name__)[:500]

@@ -1,0 +1,162 @@
+"""How a running pipeline and the people around it talk: small files in its home.
+
+<home>/status.json           what the process says of itself; for people, the logs are the truth
+<home>/requests/stop         a person asks it to end; holds the pid and the host that are meant
+<home>/requests/checkpoint   a person asks it to save now; it goes when that is done
+
+A request is for one process: what was left of an older one is swept away, never obeyed.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from pathlib import Path
+
+from lamina.errors import Corrupt
+from lamina.format import canonical
+from lamina.format.canonical import Json
+from lamina.os_errors import typed_errors
+
+STATUS = "status.json"
+REQUESTS = "requests"
+
+
+class Ask(Enum):
+    STOP = "stop"
+    CHECKPOINT = "checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process on one computer."""
+
+    pid: int
+    host: str
+
+    @property
+    def is_here(self) -> bool:
+        return self.host == platform.node()
+
+    @property
+    def may_live(self) -> bool:
+        """False only if it is of this computer and gone."""
+        return not self.is_here or is_alive(self.pid)
+
+
+def this_process() -> Process:
+    return Process(os.getpid(), platform.node())
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What a process says of itself after every epoch; rows are those since it began."""
+
+    pipeline: str
+    pid: int
+    host: str
+    phase: str  # running, waiting, held, ended or failed
+    started_ms: int
+    updated_ms: int
+    epoch: int = 0
+    saved_epoch: int = 0
+    rows: int = 0
+    rows_per_s: int = 0
+    late: int = 0
+    without_time: int = 0
+    watermark: int | None = None
+    sinks: Mapping[str, int] = field(default_factory=dict)  # the last epoch of each
+    why: str = ""  # it is held, or has failed; or a checkpoint that was asked for was not made
+
+    @property
+    def process(self) -> Process:
+        return Process(self.pid, self.host)
+
+    @property
+    def is_over(self) -> bool:
+        return self.phase in ("ended", "failed")
+
+    def shape(self) -> dict[str, Json]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+def read_status(home: Path) -> Status | None:
+    """What was said last; None if nothing was, or nothing that can be read."""
+    path = home / STATUS
+    try:
+        with typed_errors(path):
+            found = canonical.decode(path.read_bytes(), str(path)) if path.exists() else None
+        if not isinstance(found, dict):
+            return None
+        known = {each.name for each in fields(Status)}
+        return Status(**{name: value for name, value in found.items() if name in known})
+    except (Corrupt, TypeError):  # of another release: the logs say what matters
+        return None
+
+
+def write_status(home: Path, status: Status) -> None:
+    """Whole or not at all; not synced: it is of no use after a power cut."""
+    _replace(home / STATUS, canonical.encode(status.shape()))
+
+
+def ask(home: Path, what: Ask, of: Process) -> None:
+    """Leave a request for a process that runs in *home*."""
+    path = _request(home, what)
+    with typed_errors(path):
+        path.parent.mkdir(exist_ok=True)
+    _replace(path, canonical.encode({"pid": of.pid, "host": of.host}))
+
+
+def is_asked(home: Path, what: Ask) -> bool:
+    """Whether a request is there and not answered, whomever it is for."""
+    path = _request(home, what)
+    with typed_errors(path):
+        return path.exists()
+
+
+def take_request(home: Path, what: Ask, me: Process) -> bool:
+    """Whether *me* is asked; a request for another process is from the past, and goes."""
+    path = _request(home, what)
+    with typed_errors(path):
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return False
+    try:
+        meant = canonical.decode(data, str(path)) == {"pid": me.pid, "host": me.host}
+    except Corrupt:
+        meant = False
+    if not meant:
+        answer(home, what)
+    return meant
+
+
+def answer(home: Path, what: Ask) -> None:
+    """Done: the request goes, and whoever waits for that sees it."""
+    path = _request(home, what)
+    with typed_errors(path):
+        path.unlink(missing_ok=True)
+
+
+def _request(home: Path, what: Ask) -> Path:
+    return home / REQUESTS / what.value
+
+
+def _replace(path: Path, data: bytes) -> None:
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    with typed_errors(path):
+        aside.write_bytes(data)
+        aside.replace(path)

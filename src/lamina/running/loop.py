@@ -1,0 +1,243 @@
+"""Epoch after epoch until there is a reason to stop; then sinks get the rest, and a checkpoint.
+
+Between epochs it looks for requests and says how it is going. It decides nothing: what an epoch is
+and when it counts is the engine's.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Protocol
+
+from lamina.clock import Clock
+from lamina.engine.plans import EpochReport
+from lamina.errors import LaminaError, StoreError
+from lamina.ids import CheckpointId
+from lamina.recovery.state import RecoveryReport
+from lamina.running.control import Ask, Status, answer, take_request, this_process, write_status
+
+POLL_S = 0.5
+SAY_AGAIN_S = 5.0
+
+
+class Publishing(Protocol):
+    """What the loop asks of the engine's publisher."""
+
+    @property
+    def behind(self) -> int: ...
+
+    def epochs(self) -> dict[str, int]: ...
+
+
+class Running(Protocol):
+    """What the loop asks of an engine."""
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def held(self) -> str: ...
+
+    @property
+    def publisher(self) -> Publishing: ...
+
+    @property
+    def report(self) -> RecoveryReport: ...
+
+    def step(self) -> EpochReport | None: ...
+
+    def checkpoint(self) -> CheckpointId | None: ...
+
+    def drain(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """When a run ends by itself."""
+
+    once: bool = False  # after one epoch, or when there is nothing for one
+    available_now: bool = False  # when everything there is has been read
+    epoch: int | None = None  # when this one is committed
+
+    def is_reached(self, epoch: int) -> bool:
+        return self.epoch is not None and epoch >= self.epoch
+
+    @property
+    def ends_without_input(self) -> bool:
+        return self.once or self.available_now
+
+
+@dataclass(slots=True)
+class Watcher:
+    """Who wants to know how it goes."""
+
+    recovered: Callable[[RecoveryReport], None] = lambda _: None
+    epoch: Callable[[EpochReport], None] = lambda _: None
+    status: Callable[[Status], None] = lambda _: None
+
+
+class Loop:
+    """One run of an engine that is open."""
+
+    def __init__(
+        self,
+        engine: Running,
+        *,
+        home: Path,
+        name: str,
+        clock: Clock,
+        stop: threading.Event,
+        watcher: Watcher | None = None,
+        until: Until | None = None,
+        interval_s: float = 0.0,
+        saved_epoch: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """*saved_epoch* tells the epoch of the last checkpoint."""
+        self._engine = engine
+        self._home = home
+        self._clock = clock
+        self._stop = stop
+        self._watcher = watcher or Watcher()
+        self._until = until or Until()
+        self._interval_s = interval_s
+        self._saved_epoch = saved_epoch
+        self._me = this_process()
+        self._said_at = clock.monotonic()
+        now = clock.now_ms()
+        self._status = Status(name, self._me.pid, self._me.host, "running", now, now, engine.epoch)
+
+    def run(self) -> Status:
+        """Run to the end and say so, whatever the end is."""
+        why = ""
+        try:
+            self._say("running", saved_epoch=self._engine.report.checkpoint_epoch)
+            self._watcher.recovered(self._engine.report)
+            self._epochs()
+            self._engine.drain()
+            made = self._engine.checkpoint()
+            self._say("ended", saved_epoch=self._engine.epoch if made is not None else 0)
+        except LaminaError as error:
+            why = str(error)
+            raise
+        finally:
+            self._leave(why)
+        return self._status
+
+    def _leave(self, why: str) -> None:
+        """The last words; what ends the run is more important than a failure to say so."""
+        with suppress(LaminaError):
+            if not self._status.is_over:
+                self._say("failed", why=why)
+            answer(self._home, Ask.STOP)
+            answer(self._home, Ask.CHECKPOINT)
+
+    def _epochs(self) -> None:
+        while not self._is_over():
+            started = self._clock.monotonic()
+            report = self._engine.step()
+            if report is not None:
+                self._note(report)
+                if self._until.once:
+                    return
+            elif self._until.ends_without_input and self._has_all():
+                return
+            else:
+                self._idle()
+            spent = self._clock.monotonic() - started
+            self._rest(max(self._interval_s - spent, 0.0 if report is not None else POLL_S))
+
+    def _is_over(self) -> bool:
+        if take_request(self._home, Ask.STOP, self._me):
+            self._stop.set()
+        if take_request(self._home, Ask.CHECKPOINT, self._me):
+            self._save_now()
+        return self._stop.is_set() or self._until.is_reached(self._engine.epoch)
+
+    def _has_all(self) -> bool:
+        """Nothing was read because there is nothing, not because a sink or the store is slow."""
+        return not self._engine.held and not self._engine.publisher.behind
+
+    def _rest(self, seconds: float) -> None:
+        """In small pieces: a request is not kept waiting by a long interval."""
+        while seconds > 0 and not self._stop.is_set():
+            piece = min(seconds, POLL_S)
+            self._clock.wait(piece, self._stop)
+            seconds -= piece
+            if seconds > 0 and self._is_over():
+                return
+
+    def _save_now(self) -> None:
+        """A checkpoint that a person asked for; if the store fails now, the pipeline goes on."""
+        try:
+            self._engine.drain()
+            made = self._engine.checkpoint()
+        except StoreError as error:
+            self._say("running", why=f"no checkpoint: {error}")
+        else:
+            saved = self._engine.epoch if made is not None else 0
+            self._say("running", saved_epoch=saved, why="")
+        answer(self._home, Ask.CHECKPOINT)
+
+    # what it says
+
+    def _note(self, report: EpochReport) -> None:
+        status = self._status
+        read = sum(report.rows.values())
+        self._say(
+            "running",
+            saved_epoch=max(self._saved_epoch(), status.saved_epoch),
+            rows=status.rows + read,
+            rows_per_s=round(read / report.seconds) if report.seconds > 0 else 0,
+            late=status.late + report.late,
+            without_time=status.without_time + report.without_time,
+            watermark=report.watermark,
+            why="",
+        )
+        self._watcher.epoch(report)
+
+    def _idle(self) -> None:
+        held = self._engine.held
+        phase = "held" if held else "waiting"
+        late = self._clock.monotonic() - self._said_at >= SAY_AGAIN_S
+        if late or (phase, held) != (self._status.phase, self._status.why):
+            self._say(phase, why=held)
+
+    def _say(self, phase: str, **changes: object) -> None:
+        self._status = replace(
+            self._status,
+            phase=phase,
+            updated_ms=self._clock.now_ms(),
+            epoch=self._engine.epoch,
+            sinks=self._engine.publisher.epochs(),
+            **changes,  # type: ignore[arg-type]  # fields of Status
+        )
+        self._said_at = self._clock.monotonic()
+        write_status(self._home, self._status)
+        self._watcher.status(self._status)
+
+
+@contextmanager
+def stopping(stop: threading.Event) -> Iterator[None]:
+    """SIGTERM and SIGINT set *stop*, if this is the main thread; a second SIGINT interrupts."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        del frame
+        if stop.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,114 @@
+"""A Spark of our own on this computer: quiet, without a web page, with its files in one folder.
+
+Settings that change results are pinned per job by the runner; here are those that count only when
+a JVM is launched.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from lamina.errors import StoreError, UsageError
+from lamina.os_errors import typed_errors
+from lamina.running.control import is_alive
+from lamina.spark.java import prepare_java
+
+TASK_ATTEMPTS = 4
+DRIVER_MEMORY = "1g"
+_LOCAL = re.compile(r"local\[(\*|[1-9][0-9]*)\]")
+_LOG4J = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = spark %p %c{1}: %m%n%ex{short}
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+logger.task.name = org.apache.spark.scheduler.TaskSetManager
+logger.task.level = off
+logger.executor.name = org.apache.spark.executor.Executor
+logger.executor.level = off
+"""  # the gateway at the root's level says nothing about levels; the error of a job has its tasks'
+
+
+def start_session(name: str, scratch: Path, *, master: str = "local[*]") -> SparkSession:
+    """A session, or the one that is there already, as under spark-submit.
+
+    *scratch* takes what Spark writes. UsageError if Java or Python will not do.
+    """
+    prepare_java(scratch)
+    check_worker_python(os.environ["PYSPARK_PYTHON"])
+    log4j = scratch / "log4j2.properties"
+    with typed_errors(scratch):
+        scratch.mkdir(parents=True, exist_ok=True)
+        log4j.write_text(_LOG4J)
+        os.environ.setdefault("SPARK_LOCAL_DIRS", str(_own_folder(scratch)))
+    builder = SparkSession.builder.master(with_retries(master)).appName(f"lamina {name}")
+    try:
+        session = builder.config(map=launch_settings(scratch, log4j)).getOrCreate()
+    except (PySparkException, OSError) as error:
+        raise StoreError(
+            f"Spark did not start: {str(error).splitlines()[0]}",
+            where=master,
+            advice="`lamina doctor` shows which Java it would use; what it said is above",
+        ) from error
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _own_folder(scratch: Path) -> Path:
+    """For shuffle files of this process; those of processes that are gone go with it."""
+    for folder in scratch.glob("spark-*"):
+        pid = folder.name.removeprefix("spark-")
+        if pid.isdecimal() and not is_alive(int(pid)):
+            shutil.rmtree(folder, ignore_errors=True)
+    return (scratch / f"spark-{os.getpid()}").absolute()
+
+
+def with_retries(master: str) -> str:
+    """`local[2]` as `local[2,4]`: without the second number a task that fails once ends it all."""
+    found = _LOCAL.fullmatch(master.strip())
+    return f"local[{found[1]},{TASK_ATTEMPTS}]" if found else master
+
+
+def launch_settings(scratch: Path, log4j: Path) -> dict[str, Any]:
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": os.environ.get("LAMINA_DRIVER_MEMORY", DRIVER_MEMORY),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-Dlog4j.configurationFile={log4j.absolute().as_uri()}",
+        "spark.sql.warehouse.dir": str((scratch / "warehouse").absolute()),
+        "spark.sql.session.timeZone": "UTC",
+    }
+
+
+def check_worker_python(python: str) -> None:
+    """Spark's workers must be of the driver's version; it says so late, and in many lines."""
+    mine = f"{sys.version_info.major}.{sys.version_info.minor}"
+    code = "import sys; print('%d.%d' % sys.version_info[:2])"
+    try:
+        asked = subprocess.run(  # noqa: S603  the user's own Python
+            [python, "-c", code], capture_output=True, text=True, check=False, timeout=60
+        )
+        said = asked.stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        said = ""
+    if said != mine:
+        raise UsageError(
+            f"PYSPARK_PYTHON is {python!r}, "
+            + (f"Python {said}" if said else "which does not run")
+            + f"; this is Python {mine}",
+            advice="Unset PYSPARK_PYTHON, or let it name a Python of this version",
+        )
