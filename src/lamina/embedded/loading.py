@@ -47,7 +47,6 @@ def _state(name: str, found: FoundState, known: Table | None, partitions: int) -
     return OperatorState.open(
         schema,
         partitions,
-        merges=known.merges_for(schema) if known else (),
         placed=found.placed,
         stored=found.stored,
     )

@@ -128,12 +128,13 @@ class EmbeddedStore:
         key: pa.Schema | None = None,
         value: pa.Schema | None = None,
         *,
-        merges: Sequence[Merge] = (),
+        merges: Sequence[Merge] | None = None,
         time: str | None = None,
     ) -> Table:
         """A keyed table; without columns, one that is there with the columns it has.
 
-        Key columns never change. Value columns may become wider, and more (R9).
+        Key columns and merges never change; without *merges* they are those it has, or none: then a
+        new value takes the place of the old one. Value columns may become wider, and more (R9).
         """
         self._check_open()
         known = self._tables.get(name)
@@ -143,12 +144,14 @@ class EmbeddedStore:
                     f"there is no table {name!r} yet", advice="Name its key and value columns"
                 )
             return known
-        schema = StateSchema(key, value, time)
+        if merges is None:
+            merges = known.schema.merges if known else ()
+        schema = StateSchema(key, value, time, tuple(merges))
         if known is None:
-            state = OperatorState.open(schema, self._partitions, merges=merges)
+            state = OperatorState.open(schema, self._partitions)
             known = self._tables[name] = Table(name, state, self._rebuild)
-        elif known.schema != schema or known.state.merges != tuple(merges):
-            known.reopen(schema, merges)
+        elif known.schema != schema:
+            known.reopen(schema)
         return known
 
     # epochs

@@ -5,7 +5,7 @@ What is written is seen at once by this process, and counts with the store's nex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TypeAlias, TypeVar
 
@@ -18,12 +18,16 @@ from lamina.format.commit import WalRange
 from lamina.recovery.operators import run_name
 from lamina.state.changes import changes
 from lamina.state.local import RunFolder
-from lamina.state.merge import Merge
 from lamina.state.merging import highest, newest_rows
 from lamina.state.operator import OperatorState
 from lamina.state.partition import Applied, Looked, Statistics, look_up
 from lamina.state.run import TimeRange, run_of_batch
-from lamina.state.schema import StateSchema, check_successor, floor_of_run
+from lamina.state.schema import (
+    StateSchema,
+    check_merges_kept,
+    check_successor,
+    floor_of_run,
+)
 from lamina.state.vnodes import EVERYTHING, Mask, SlotRange
 
 T = TypeVar("T")
@@ -162,13 +166,15 @@ class Table:
         """A checkpoint exists: its files take the place of the WAL runs they were made of."""
         self._replace(settle(self._committed, saved))
 
-    def reopen(self, schema: StateSchema, merges: Sequence[Merge]) -> None:
-        """The same rows with wider columns, or other merges (R9)."""
+    def reopen(self, schema: StateSchema) -> None:
+        """The same rows with wider columns (R9); while there are none, with other merges, too."""
         check_keys(self.name, self.state.keyed(), schema)
         check_successor(self.schema, schema, self.name)
+        if self.state.runs() or self.changed:
+            check_merges_kept(self.schema, schema.merges, self.name)
         if self.changed:
             raise Refused(f"the table {self.name!r} has uncommitted changes: commit them first")
-        self.reset(self._committed.with_schema(schema, merges))
+        self.reset(self._committed.with_schema(schema))
 
     def reset(self, state: OperatorState) -> None:
         """Another state altogether: a rewind."""
@@ -178,10 +184,6 @@ class Table:
     def rebuild(self) -> None:
         """Make the committed state again, from what is proven."""
         self._replace(self._rebuild(self.name))
-
-    def merges_for(self, schema: StateSchema) -> tuple[Merge, ...]:
-        """Its merges, while the key is the same: another key is another table."""
-        return self.state.merges if schema.key.equals(self.schema.key) else ()
 
     # steps
 

@@ -23,7 +23,7 @@ from lamina.state.operator import OperatorState
 from lamina.state.partition import look_up
 from lamina.state.run import Run
 from lamina.state.run_file import open_run
-from lamina.state.schema import StateSchema, check_successor
+from lamina.state.schema import StateSchema, check_merges_kept, check_successor
 from lamina.state.vnodes import SlotRange
 
 MEMORY = StateSchema(
@@ -82,8 +82,9 @@ class States:
         stored = found.schema(name)
         if stored is not None:
             check_successor(stored, schema, name)
+            check_merges_kept(stored, plan.merges, name)
         self._operators[name] = OperatorState.open(
-            schema, self._partitions, merges=plan.merges, placed=found.placed, stored=found.stored
+            schema, self._partitions, placed=found.placed, stored=found.stored
         )
 
     def open_memory(self, source: str, found: FoundState) -> None:

@@ -49,6 +49,8 @@ class OperatorState:
         stored: Mapping[str, Entry] | None = None,
     ) -> OperatorState:
         """The state that *placed* runs are, oldest first, as that of P partitions."""
+        if merges and tuple(merges) != schema.merges:
+            schema = replace(schema, merges=tuple(merges))
         by_range: dict[SlotRange, list[tuple[int, PlacedRun]]] = {}
         for number, each in enumerate(placed):
             by_range.setdefault(each.within, []).append((number, each))
@@ -57,7 +59,7 @@ class OperatorState:
             mine = [item for part, runs in by_range.items() if part.meets(within) for item in runs]
             mine.sort(key=itemgetter(0))  # as they came: oldest first
             runs = stack((each for _, each in mine), within)
-            lists.append(StatePartition(schema, runs, merges=merges, within=within))
+            lists.append(StatePartition(schema, runs, within=within))
         return cls(schema, tuple(lists), stored or {})
 
     @property
@@ -85,13 +87,12 @@ class OperatorState:
 
     @property
     def merges(self) -> tuple[Merge, ...]:
-        return self.partitions[0].merges
+        return self.schema.merges
 
-    def with_schema(self, schema: StateSchema, merges: Sequence[Merge]) -> OperatorState:
+    def with_schema(self, schema: StateSchema) -> OperatorState:
         """The same runs, read with wider columns."""
         lists = (
-            StatePartition(schema, p.runs, merges=merges, within=p.within, floor=p.floor)
-            for p in self.partitions
+            StatePartition(schema, p.runs, within=p.within, floor=p.floor) for p in self.partitions
         )
         return replace(self, schema=schema, partitions=tuple(lists))
 

@@ -12,7 +12,7 @@ Runs never change and the list is a value: what holds an older list goes on read
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -76,15 +76,17 @@ class StatePartition:
         within: SlotRange = EVERYTHING,
         floor: int | None = None,
     ) -> None:
-        """Without *merges* a new value takes the place of the old one."""
-        if merges:
-            check_merges(merges, schema.value)
+        """*merges* are the schema's, unless they are given here."""
+        if merges and tuple(merges) != schema.merges:
+            schema = replace(schema, merges=tuple(merges))
+        if schema.merges:
+            check_merges(schema.merges, schema.value)
         for run in runs:
             for part in run.parts or (run,):
                 check_successor(part.schema, schema, part.name)
         self.schema = schema
         self.runs = tuple(runs)
-        self.merges = tuple(merges)
+        self.merges = schema.merges
         self.within = within
         self.floor = highest([floor, *(run.floor for run in runs)])
 

@@ -8,12 +8,13 @@ _op     uint8    0: these are the key's values; 1: the key is gone
 ...              the value columns, null where the key is gone
 
 The schema's metadata says how many of them are the key: `lamina.keys`; which is the time, if one
-is: `lamina.time`; and below which time everything is gone: `lamina.floor`.
+is: `lamina.time`; how new values are merged with old ones: `lamina.merges`; and below which time
+everything is gone: `lamina.floor`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,7 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lamina.errors import Corrupt, StateChanged, UsageError
+from lamina.format.canonical import decode, encode
 from lamina.state.hashing import check_key_type
+from lamina.state.merge import Merge
 from lamina.state.stored_types import stored_schema
 from lamina.state.vnodes import Mask, Rows
 
@@ -30,6 +33,7 @@ SLOT, OP = "_slot", "_op"
 PUT, DELETE = 0, 1
 SYSTEM_COLUMNS = 2
 KEYS_META, TIME_META, FLOOR_META = b"lamina.keys", b"lamina.time", b"lamina.floor"
+MERGES_META = b"lamina.merges"
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class StateSchema:
     key: pa.Schema
     value: pa.Schema
     time: str | None = None  # rows are expired by it
+    merges: tuple[Merge, ...] = ()  # without any, a new value takes the place of the old one
 
     def __post_init__(self) -> None:
         for name in ("key", "value"):
@@ -67,6 +72,8 @@ class StateSchema:
         meta = {KEYS_META: str(len(self.key)).encode()}
         if self.time is not None:
             meta[TIME_META] = self.time.encode()
+        if self.merges:
+            meta[MERGES_META] = encode([merge.to_json() for merge in self.merges])
         if floor is not None:
             meta[FLOOR_META] = str(floor).encode()
         return pa.schema(
@@ -131,7 +138,32 @@ def schema_of_run(schema: pa.Schema, where: str = "") -> StateSchema:
     end = SYSTEM_COLUMNS + int(keys)
     time = meta[TIME_META].decode() if TIME_META in meta else None
     fields = list(schema)
-    return StateSchema(pa.schema(fields[SYSTEM_COLUMNS:end]), pa.schema(fields[end:]), time)
+    return StateSchema(
+        pa.schema(fields[SYSTEM_COLUMNS:end]), pa.schema(fields[end:]), time, _merges(meta, where)
+    )
+
+
+def _merges(meta: Mapping[bytes, bytes], where: str) -> tuple[Merge, ...]:
+    if MERGES_META not in meta:
+        return ()
+    listed = decode(meta[MERGES_META], where)
+    if not isinstance(listed, list):
+        raise Corrupt("the merges of a run are no list", where=where)
+    return tuple(Merge.from_json(each, where) for each in listed)
+
+
+def check_merges_kept(stored: StateSchema, merges: Sequence[Merge], what: str) -> None:
+    """R9: other merge functions give old values another meaning; new columns need new ones."""
+    added = [merge for merge in merges if merge not in stored.merges]
+    fresh = all(column not in stored.value.names for each in added for column in each.columns)
+    if fresh and all(merge in merges for merge in stored.merges):
+        return
+    was = ", ".join(f"{m.function}({', '.join(m.columns)})" for m in stored.merges) or "none"
+    now = ", ".join(f"{m.function}({', '.join(m.columns)})" for m in merges) or "none"
+    raise StateChanged(
+        f"{what}: its values are merged by {now}, and by {was} in its state",
+        advice="Use the merges it was written with, or start new state",
+    )
 
 
 def floor_of_run(schema: pa.Schema) -> int | None:
