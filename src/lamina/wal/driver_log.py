@@ -271,20 +271,24 @@ def read_driver_log(disk: Disk, home: bytes) -> tuple[DriverSegmentContent, ...]
 def drop_driver_segments(home: Home, floor: int) -> tuple[str, ...]:
     """Drop old segments whose COMMITs and RUNs are all of epochs up to *floor* (R7).
 
-    The newest one with an ADOPT is the truth, and stays with everything after it.
+    The newest one with an ADOPT is the truth, and stays with everything after it. Of older ones
+    only the headers are read: an ADOPT's has the highest epoch that it copies.
     """
-    contents = read_driver_log(home.disk, home.identity)
-    truth = max((i for i, s in enumerate(contents) if s.adopt is not None), default=0)
-    dropped = tuple(
-        segment.path
-        for segment in contents[:truth]
-        if max([segment.run_epoch, *(c.epoch for c in segment.known().values())]) <= floor
-    )
+    paths = list(segments_of(home.disk, None))
+    while paths and read_driver_segment(home.disk, paths[-1], home.identity).adopt is None:
+        paths.pop()
+    dropped = tuple(path for path in paths[:-1] if _highest_epoch(home, path) <= floor)
     for path in dropped:
         home.disk.unlink(path)
     if dropped:
         home.disk.sync_folder(DRIVER)
     return dropped
+
+
+def _highest_epoch(home: Home, path: str) -> int:
+    reader = SegmentReader(home.disk, path)
+    check_home(reader, home.identity)
+    return max((record.epoch for record in reader.records(payloads=False)), default=0)
 
 
 def driver_generations(disk: Disk) -> list[int]:
