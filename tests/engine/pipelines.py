@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -45,10 +46,10 @@ Epochs = list[list[tuple[object, ...]]]
 """The rows that a sink got in each epoch that had some, sorted."""
 
 
-def rows_of(count: int, *, keys: int, step_s: int, late_every: int = 0) -> list[Row]:
+def rows_of(rows: int, *, keys: int, step_s: int, late_every: int = 0) -> list[Row]:
     """Out of order, but within the delay; with *late_every* some come two minutes late."""
     found: list[Row] = []
-    for i in range(count):
+    for i in range(rows):
         at = i * step_s * SECOND - (i * 7 % 11) * SECOND + MINUTE * 10
         if late_every and i % late_every == late_every - 1:
             at -= 2 * MINUTE
@@ -134,6 +135,8 @@ LOCAL = {
     "busiest": LocalStream(by_key),
 }
 LIMITS = Limits(rows=15)
+PROCESSES = count(1)
+"""Each has chance of its own."""
 
 
 def nothing(_: str) -> None:
@@ -172,7 +175,6 @@ class World:
     )
     home_name: str = "home"
     tables: dict[str, MemoryTable] = field(default_factory=lambda: defaultdict(MemoryTable))
-    processes: int = 0
 
     @property
     def home(self) -> Path:
@@ -203,7 +205,6 @@ class World:
         recovery: RecoveryConfig | None = None,
     ) -> Engine:
         """A process: recovered, and ready for its next epoch."""
-        self.processes += 1
         settings = self.settings
         if partitions is not None:
             settings = replace(settings, partitions=partitions)
@@ -216,7 +217,7 @@ class World:
             sinks=sinks or self.sinks(),
             settings=settings,
             recovery=recovery,
-            clock=clock or ManualClock(self.processes),
+            clock=clock or ManualClock(next(PROCESSES)),
             fail_point=fail_point,
         )
 

@@ -87,7 +87,7 @@ def schema_of(plan: OperatorPlan) -> StateSchema:
     """The state's columns as the plan carries them."""
     key = pa.ipc.read_schema(pa.py_buffer(plan.key_schema))
     value = pa.ipc.read_schema(pa.py_buffer(plan.value_schema))
-    return StateSchema(key, value, plan.time)
+    return StateSchema(key, value, plan.time, plan.merges)
 
 
 def open_ref(ref: RunRef, disk: LocalDisk) -> Run:
@@ -100,13 +100,12 @@ def open_ref(ref: RunRef, disk: LocalDisk) -> Run:
 
 def _open(task: TaskWork, schema: StateSchema) -> tuple[StatePartition, tuple[MergedRuns, ...]]:
     """The partition as the driver's list says, with fewer runs where that is due."""
-    work, plan = task.stream, task.stream.operator
-    assert plan is not None
+    work = task.stream
     disk = LocalDisk(Path(work.home))
     within = SlotRange.of_partition(task.partition, work.partitions)
     refs = work.runs[task.partition] if work.runs else ()
     placed = [PlacedRun(open_ref(r, disk), SlotRange(r.first_slot, r.last_slot)) for r in refs]
-    partition = StatePartition(schema, stack(placed, within), merges=plan.merges, within=within)
+    partition = StatePartition(schema, stack(placed, within), within=within)
     folder = RunFolder(Path(work.state_folder))
     merged: list[MergedRuns] = []
     while (chosen := partition.plan_merge()) is not None:

@@ -1,0 +1,146 @@
+"""A pipeline that is another one than yesterday: state is used again, kept aside, or refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lamina.engine.engine import Engine, EnginePlan, StreamPlan
+from lamina.engine.in_process import LocalStream
+from lamina.errors import StateChanged
+from lamina.pipeline.model import Emit
+from lamina.state.merge import Merge
+from tests.engine.pipelines import (
+    FROM_ORDERS,
+    LOCAL,
+    PLAN,
+    SINKS,
+    STREAMS,
+    UPDATING,
+    WINDOW,
+    World,
+    by_key,
+    kill,
+    operator,
+    run_out,
+)
+
+
+def without(name: str) -> EnginePlan:
+    """Without a stream; its sink stays, and gets nothing."""
+    silent = StreamPlan("silent", "trades", frozenset({"trades"}))
+    kept = tuple(stream for stream in STREAMS if stream.name != name)
+    return replace(PLAN, streams=(*kept, silent), sinks={**SINKS, name: "silent"})
+
+
+def world_of(root: Path) -> World:
+    silent = LocalStream(lambda table: table.slice(0, 0))
+    return World(root, streams={**LOCAL, "silent": silent})
+
+
+def state_of(engine: Engine, name: str) -> set[tuple[object, ...]]:
+    operator = engine._states.operators[name]
+    return {
+        tuple(row.values())
+        for partition in operator.partitions
+        for batch in partition.scan()
+        for row in batch.to_pylist()
+    }
+
+
+@pytest.mark.parametrize("name", ["vwap", "totals"])
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_the_state_of_a_stream_that_is_gone_comes_back_with_it(
+    name: str, partitions: int, tmp_path: Path
+) -> None:
+    world = world_of(tmp_path)
+    engine = world.open()
+    run_out(engine, epochs=5)
+    before = state_of(engine, name)
+    assert before
+    kill(engine)
+    world.plan = without(name)
+    for process in range(3):
+        engine = world.open(partitions=partitions)
+        run_out(engine, epochs=2)
+        if process:
+            engine.checkpoint()
+        kill(engine)
+    world.plan = PLAN
+    engine = world.open()
+    assert state_of(engine, name) == before
+    run_out(engine)
+    engine.checkpoint()
+    engine.close()
+
+
+def test_a_new_stream_begins_with_no_state(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    engine = world.open()
+    run_out(engine, epochs=4)
+    engine.checkpoint()
+    kill(engine)
+    added = StreamPlan("again", "orders", FROM_ORDERS, operator_of_key(pa.string()))
+    world.plan = replace(PLAN, streams=(*STREAMS, added))
+    world.streams = {**LOCAL, "again": LocalStream(by_key)}
+    engine = world.open()
+    assert state_of(engine, "again") == set()
+    run_out(engine, epochs=1)
+    assert 0 < sum(row[2] for row in state_of(engine, "again")) <= 15  # type: ignore[misc]
+    kill(engine)
+
+
+def operator_of_key(kind: pa.DataType, name: str = "key"):  # noqa: ANN201
+    return operator(pa.schema([(name, kind)]), Emit.ON_UPDATE)
+
+
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize(
+    "key",
+    [
+        operator_of_key(pa.int64()),
+        operator_of_key(pa.string(), "other"),
+        operator(WINDOW, Emit.ON_UPDATE),
+    ],
+    ids=["type", "name", "more"],
+)
+def test_another_key_is_refused_and_the_old_one_goes_on(
+    key: object, saved: bool, tmp_path: Path
+) -> None:
+    world = world_of(tmp_path)
+    engine = world.open()
+    run_out(engine, epochs=4)
+    if saved:
+        engine.checkpoint()
+    before = state_of(engine, "totals")
+    kill(engine)
+    changed = StreamPlan("totals", "orders", FROM_ORDERS, key)  # type: ignore[arg-type]
+    streams = tuple(changed if stream.name == "totals" else stream for stream in STREAMS)
+    world.plan = replace(PLAN, streams=streams)
+    for _ in range(2):
+        with pytest.raises(StateChanged, match="totals"):
+            world.open()
+    world.plan = PLAN
+    engine = world.open()
+    assert state_of(engine, "totals") == before
+    kill(engine)
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_another_way_to_merge_is_refused(saved: bool, tmp_path: Path) -> None:
+    """The columns are the same, but yesterday's values are no maxima."""
+    world = world_of(tmp_path)
+    engine = world.open()
+    run_out(engine, epochs=4)
+    if saved:
+        engine.checkpoint()
+    kill(engine)
+    plan = replace(UPDATING, merges=(Merge("max", ("total",)), Merge("count", ("rows",))))
+    changed = StreamPlan("totals", "orders", FROM_ORDERS, plan)
+    streams = tuple(changed if stream.name == "totals" else stream for stream in STREAMS)
+    world.plan = replace(PLAN, streams=streams)
+    with pytest.raises(StateChanged, match="totals"):
+        world.open()
