@@ -56,6 +56,8 @@ class ParquetSink:
         with typed_errors(self._log):
             self._log.mkdir(parents=True, exist_ok=True)
             _write(self._log / f"fence-{generation:020d}.json", b"{}")
+            for left in self._folder.glob(".epoch-*"):
+                shutil.rmtree(left, ignore_errors=True)  # who was at it is fenced, or dead
         return self.position()
 
     def publish(self, publication: Publication) -> None:
@@ -66,7 +68,7 @@ class ParquetSink:
         with typed_errors(target):
             if publication.files:
                 self._show(target, publication, entry)
-            _write(self._log / f"{publication.point.epoch:020d}.json", entry)
+            _write_once(self._log / f"{publication.point.epoch:020d}.json", entry)
 
     def _show(self, target: Path, publication: Publication, entry: bytes) -> None:
         """The files under the name of their epoch, all at once."""
@@ -115,11 +117,28 @@ def _copy(source: Path, target: Path) -> None:
 
 def _write(path: Path, data: bytes) -> None:
     """Durable and whole, or not there; the same bytes twice are no error."""
+    _write_aside(path, data).replace(path)
+    _sync(path.parent)
+
+
+def _write_once(path: Path, data: bytes) -> None:
+    """The same, but never over other bytes: that is another history of the epoch."""
+    temporary = _write_aside(path, data)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        if path.read_bytes() != data:
+            raise Diverged("the sink has another history of this epoch", where=str(path)) from None
+    finally:
+        temporary.unlink()
+    _sync(path.parent)
+
+
+def _write_aside(path: Path, data: bytes) -> Path:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_bytes(data)
     _sync(temporary)
-    temporary.replace(path)
-    _sync(path.parent)
+    return temporary
 
 
 def _sync(path: Path) -> None:
