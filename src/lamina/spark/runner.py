@@ -12,11 +12,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users have it
 from pyspark.sql.types import StringType, StructField, StructType
 
-from lamina.engine.model import Seen, SourceRange, StagedRows, StreamResult, StreamWork
+from lamina.engine.model import (
+    Seen,
+    SourceRange,
+    StagedRows,
+    StreamResult,
+    StreamWork,
+    TaskResult,
+)
 from lamina.engine.task import results_of
 from lamina.engine.wire import decode_result
 from lamina.spark.frames import map_in_arrow, settings, view
@@ -53,7 +60,9 @@ class SparkRunner:
 
     # the job
 
-    def _select(self, work: StreamWork, stream: SparkStream, rows: DataFrame | None) -> tuple:  # type: ignore[type-arg]
+    def _select(
+        self, work: StreamWork, stream: SparkStream, rows: DataFrame | None
+    ) -> tuple[TaskResult, ...]:
         if rows is None:
             return ()
         with view(rows, f"rows of {work.stream}") as name:
@@ -62,7 +71,9 @@ class SparkRunner:
             found = [decode_result(row["result"]) for row in staged.toArrow().to_pylist()]
         return tuple(sorted(found, key=lambda result: result.partition))
 
-    def _aggregate(self, work: StreamWork, stream: SparkStream, rows: DataFrame | None) -> tuple:  # type: ignore[type-arg]
+    def _aggregate(
+        self, work: StreamWork, stream: SparkStream, rows: DataFrame | None
+    ) -> tuple[TaskResult, ...]:
         assert stream.state is not None
         carried = StructType([*stream.state.fields, StructField(META, StringType())])
         with self._partials(work, stream, rows) as partials:
@@ -98,19 +109,29 @@ class SparkRunner:
                     return None, None
                 observation = Observation()
                 frame = self._sources[source].frame(self._spark, planned)
-                return frame.observe(observation, *self._measures(source)), observation
+                measures = self._measures(source, work.latest_max_us)
+                return self._timed(source, frame.observe(observation, *measures)), observation
             case StagedRows(_, files):
                 if not files:
                     return None, None
                 paths = [str(Path(work.home) / file) for file in files]
                 return self._spark.read.schema(stream.input).parquet(*paths), None
 
-    def _measures(self, source: str) -> list:  # type: ignore[type-arg]
+    def _timed(self, source: str, rows: DataFrame) -> DataFrame:
+        """Rows without an event time are counted and left out."""
+        if source not in self._times:
+            return rows
+        return rows.where(F.col(self._times[source]).isNotNull())
+
+    def _measures(self, source: str, latest_max_us: int | None) -> list[Column]:
         measures = [F.count(F.lit(1)).alias("rows")]
         if source in self._times:
-            time = F.col(self._times[source])
-            measures.append(F.unix_micros(F.max(time)).alias("latest_us"))
-            measures.append(F.count_if(time.isNull()).alias("without_time"))
+            column = F.col(self._times[source])
+            time = F.unix_micros(column)
+            if latest_max_us is not None:  # a literal: code is made anew when it changes
+                time = F.when(time <= latest_max_us, time)
+            measures.append(F.max(time).alias("latest_us"))
+            measures.append(F.count_if(column.isNull()).alias("without_time"))
         return measures
 
     def _seen(self, work: StreamWork, observation: Observation | None) -> dict[str, Seen]:

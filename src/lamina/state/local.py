@@ -49,7 +49,7 @@ class RunFolder:
         with typed_errors(self.path):
             for file in self.path.iterdir():
                 if str(file) not in kept:
-                    file.unlink()
+                    file.unlink(missing_ok=True)  # a late twin renames its own
 
 
 def _digest(
