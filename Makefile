@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEMO_STAMP := $(VENV)/.demo-installed
 AZURITE := tests/servers/azurite
 
 .PHONY: demo test check unit system azurite bench clean
 
-demo: $(STAMP)
-	$(BIN)/python examples/checkpoints.py
+demo: $(DEMO_STAMP)
+	$(BIN)/lamina demo
 
 test: check unit
 
@@ -26,12 +27,22 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/wal.py
 	$(BIN)/python benchmarks/state.py
 
-$(STAMP): pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Lamina needs Python 3.11 or newer: make PYTHON=python3.12 test")'
+define VENV_READY
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Lamina needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
+endef
+
+$(STAMP): pyproject.toml
+	$(VENV_READY)
 	$(BIN)/python -m pip install --quiet --editable '.[dev,spark,java]'
-	touch $(STAMP)
+	touch $(STAMP) $(DEMO_STAMP)
+
+# What the demo needs, and no more: Spark, and a Java of its own if the system has none.
+$(DEMO_STAMP): pyproject.toml
+	$(VENV_READY)
+	$(BIN)/python -m pip install --quiet --editable '.[spark,java]'
+	touch $(DEMO_STAMP)
 
 # The fault tests use strace and a loop-mounted ext4; where these cannot be had they are skipped and say so.
 system:

@@ -1,4 +1,4 @@
-"""Checkpoints that survive kill -9, and damage that is found: `make demo` runs this.
+"""Checkpoints that survive kill -9, and damage that is found.
 
 A child process counts words into two partitions and checkpoints every epoch. It is killed with
 SIGKILL in the middle of its third checkpoint. What is left is whole; a second process takes over

@@ -19,19 +19,25 @@ import click
 
 import lamina
 from lamina.cli import shapes
+from lamina.cli.check import check_command
 from lamina.cli.checkpoints import list_command
 from lamina.cli.copying import copy_command
 from lamina.cli.deletion import delete_command
+from lamina.cli.demo import demo_command
 from lamina.cli.diff import diff_command
 from lamina.cli.doctor import doctor_command
 from lamina.cli.exits import MEANINGS, Exit, exit_code
 from lamina.cli.gc import gc_command
+from lamina.cli.init import init_command
 from lamina.cli.inspect import inspect_command
 from lamina.cli.log import log_command
 from lamina.cli.manifests import show_command
 from lamina.cli.recovery import recover_command
+from lamina.cli.run import run_command
 from lamina.cli.savepoints import savepoint_group
 from lamina.cli.screen import Answered, Screen
+from lamina.cli.status import status_command
+from lamina.cli.stop import checkpoint_command, stop_command
 from lamina.cli.target import Session
 from lamina.cli.verification import verify_command
 from lamina.cli.wal import wal_group
@@ -82,6 +88,12 @@ def cli() -> None:
 
 
 for command in (
+    init_command,
+    check_command,
+    run_command,
+    status_command,
+    stop_command,
+    checkpoint_command,
     list_command,
     show_command,
     log_command,
@@ -95,6 +107,7 @@ for command in (
     wal_group,
     recover_command,
     doctor_command,
+    demo_command,
 ):
     cli.add_command(command)
 

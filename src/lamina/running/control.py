@@ -79,7 +79,8 @@ class Status:
     without_time: int = 0
     watermark: int | None = None
     sinks: Mapping[str, int] = field(default_factory=dict)  # the last epoch of each
-    why: str = ""  # it is held, or has failed; or a checkpoint that was asked for was not made
+    why: str = ""  # it is held, or has failed
+    refused: str = ""  # why the last checkpoint that a person asked for was not made
 
     @property
     def process(self) -> Process:

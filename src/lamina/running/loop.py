@@ -178,10 +178,10 @@ class Loop:
             self._engine.drain()
             made = self._engine.checkpoint()
         except StoreError as error:
-            self._say("running", why=f"no checkpoint: {error}")
+            self._say("running", refused=str(error))
         else:
             saved = self._engine.epoch if made is not None else 0
-            self._say("running", saved_epoch=saved, why="")
+            self._say("running", saved_epoch=saved, refused="")
         answer(self._home, Ask.CHECKPOINT)
 
     # what it says

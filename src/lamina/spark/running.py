@@ -30,7 +30,7 @@ from lamina.spark.sources import open_source
 from lamina.spark.streams import compile_pipeline
 from lamina.store import open_store
 
-__all__ = ["RunSettings", "Until", "Watcher", "run"]
+__all__ = ["RunSettings", "Watcher", "run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,9 @@ class RunSettings:
     name: str = "pipeline"
     folder: Path = field(default_factory=Path)  # relative paths of sources and sinks are below it
     file: str = "pipeline"
-    until: Until = field(default_factory=Until)
+    once: bool = False  # stop after one epoch, or when there is nothing for one
+    available_now: bool = False  # stop when everything there is has been read
+    until_epoch: int | None = None  # stop when this one is committed
     interval_s: float = 0.0  # at least this long from one epoch to the next
     engine: EngineSettings = field(default_factory=EngineSettings)
     recovery: RecoveryConfig = field(default_factory=RecoveryConfig)
@@ -75,7 +77,7 @@ def run(
                 clock=clock,
                 stop=stop,
                 watcher=watcher,
-                until=wanted.until,
+                until=Until(wanted.once, wanted.available_now, wanted.until_epoch),
                 interval_s=wanted.interval_s,
                 saved_epoch=lambda: saved.epoch,
             ).run()

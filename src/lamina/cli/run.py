@@ -1,0 +1,166 @@
+"""`lamina run`: a pipeline on a Spark of its own, until somebody stops it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lamina.cli import shapes
+from lamina.cli.run_places import PipelinePlace, pipeline_argument, require_spark
+from lamina.cli.run_screen import RunScreen, json_line, open_screen
+from lamina.cli.screen import Answered
+from lamina.clock import SystemClock
+from lamina.engine.plans import EngineSettings
+from lamina.engine.ports import Limits
+from lamina.errors import Fenced, LaminaError
+from lamina.pipeline.checks import check_pipeline
+from lamina.recovery import RecoveryConfig
+from lamina.running.control import Status, read_status
+from lamina.running.holder import find_holder
+from lamina.running.loop import Until, Watcher, stopping
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What was asked for on the command line."""
+
+    place: PipelinePlace
+    master: str
+    interval_s: float
+    until: Until
+    engine: EngineSettings
+    recovery: RecoveryConfig
+
+
+@click.command("run")
+@pipeline_argument
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, 256),
+    default=2,
+    show_default=True,
+    help="How many parts the keys are split into; may differ at every start.",
+)
+@click.option("--once", is_flag=True, help="End after one epoch.")
+@click.option("--available-now", is_flag=True, help="End when all there is has been read.")
+@click.option("--until-epoch", type=click.IntRange(min=0), help="End when this epoch is committed.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="At least so long from one epoch to the next.",
+)
+@click.option("--max-rows", type=click.IntRange(min=1), help="Rows of a source in one epoch.")
+@click.option("--max-files", type=click.IntRange(min=1), help="Files of a source in one epoch.")
+@click.option(
+    "--checkpoint-epochs",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    help="A checkpoint after so many epochs; 0: only at the end and when asked.",
+)
+@click.option(
+    "--lose-after",
+    metavar="EPOCH",
+    type=click.IntRange(min=0),
+    help="Give up every epoch after this one, for ever.",
+)
+@click.option("--take-over-home", is_flag=True, help="The home that owns the pipeline is lost.")
+@click.option("--start-fresh", is_flag=True, help="Give up everything and begin anew.")
+@click.option(
+    "--master", default="local[*]", show_default=True, help="Where Spark runs: local[N] or a URL."
+)
+@click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object per line.")
+def run_command(*, place: PipelinePlace, as_json: bool, master: str, **given: Any) -> None:
+    """Run a pipeline, epoch after epoch.
+
+    SIGTERM, Ctrl-C and `lamina stop` let the epoch end; then comes a checkpoint, and it ends with
+    0. Killed in any other way, the next start goes on where the last committed epoch ended.
+    """
+    wanted = Wanted(
+        place=place,
+        master=master,
+        interval_s=given["interval"],
+        until=Until(given["once"], given["available_now"], given["until_epoch"]),
+        engine=EngineSettings(
+            partitions=given["partitions"],
+            limits=Limits(given["max_rows"], given["max_files"]),
+            checkpoint_epochs=given["checkpoint_epochs"],
+        ),
+        recovery=_recovery(given),
+    )
+    try:
+        with open_screen(SystemClock(), as_json=as_json) as screen:
+            _run(wanted, screen)
+    except LaminaError as error:
+        if not as_json:
+            raise
+        json_line({"event": "error", "error": shapes.error(error)})
+        raise Answered(error) from error
+
+
+def _recovery(given: dict[str, Any]) -> RecoveryConfig:
+    if given["start_fresh"] and given["lose_after"] is not None:
+        raise click.UsageError("--start-fresh gives up everything: --lose-after says nothing then")
+    return RecoveryConfig(
+        lose_after=given["lose_after"],
+        take_over_home=given["take_over_home"],
+        start_fresh=given["start_fresh"],
+    )
+
+
+def _run(wanted: Wanted, screen: RunScreen) -> None:
+    """Everything that needs no Spark is checked before one is started."""
+    pipeline = wanted.place.read()
+    check_pipeline(pipeline, file=str(wanted.place.file))
+    _check_free(wanted.place.home)
+    require_spark("`lamina run`")
+    from lamina.spark.running import RunSettings, run  # noqa: PLC0415  an extra
+    from lamina.spark.session import start_session  # noqa: PLC0415
+
+    clock, stop, last = SystemClock(), threading.Event(), list[Status]()
+
+    def note(status: Status) -> None:
+        last[:] = [status]
+        screen.status(status)
+
+    place = wanted.place
+    settings = RunSettings(
+        home=place.home,
+        store=place.store,
+        name=place.name,
+        folder=place.folder,
+        file=str(place.file),
+        once=wanted.until.once,
+        available_now=wanted.until.available_now,
+        until_epoch=wanted.until.epoch,
+        interval_s=wanted.interval_s,
+        engine=wanted.engine,
+        recovery=wanted.recovery,
+    )
+    with stopping(stop):
+        screen.starting(f"starting Spark for {place.name} ({wanted.master})")
+        spark = start_session(place.name, place.scratch, master=wanted.master)
+        started = clock.monotonic()
+        try:
+            watcher = Watcher(screen.recovered, screen.epoch, note)
+            run(pipeline, settings, spark=spark, watcher=watcher, clock=clock, stop=stop)
+        finally:
+            spark.stop()
+    screen.ended(last[0], clock.monotonic() - started)
+
+
+def _check_free(home: Path) -> None:
+    """Say early what the claim of the home would say when Spark is up."""
+    holder = find_holder(home, read_status(home))
+    if holder is not None:
+        raise Fenced(
+            f"pid {holder.pid} on {holder.host} runs a pipeline in this home",
+            where=str(home),
+            advice="Two processes must not run one pipeline; `lamina stop` ends the other one",
+        )

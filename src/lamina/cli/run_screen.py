@@ -1,0 +1,199 @@
+"""How a run shows itself: a live table on a terminal, a line per epoch elsewhere, or JSON lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Protocol
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from lamina.cli.run_words import epoch_shape, lag, recovery_lines, recovery_shape, watermark
+from lamina.cli.words import counted, printable
+from lamina.clock import Clock
+from lamina.engine.plans import EpochReport
+from lamina.recovery import RecoveryReport
+from lamina.running.control import Status
+
+
+class RunScreen(Protocol):
+    """What is shown of one run."""
+
+    def __enter__(self) -> RunScreen: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def starting(self, text: str) -> None: ...
+
+    def recovered(self, report: RecoveryReport) -> None: ...
+
+    def epoch(self, report: EpochReport) -> None: ...
+
+    def status(self, status: Status) -> None: ...
+
+    def ended(self, status: Status, seconds: float) -> None: ...
+
+
+def open_screen(clock: Clock, *, as_json: bool) -> RunScreen:
+    if as_json:
+        return JsonLines()
+    return LiveTable(clock) if sys.stderr.isatty() else Lines(clock)
+
+
+class Lines:
+    """One line per epoch on stderr."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._status: Status | None = None
+
+    def __enter__(self) -> RunScreen:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def starting(self, text: str) -> None:
+        self._line(text)
+
+    def recovered(self, report: RecoveryReport) -> None:
+        for line in recovery_lines(report):
+            self._line(line)
+
+    def epoch(self, report: EpochReport) -> None:
+        self._line(epoch_line(report, self._status, self._clock.now_ms()))
+
+    def status(self, status: Status) -> None:
+        before, self._status = self._status, status
+        if status.why and status.why != (before.why if before else ""):
+            self._line(f"{status.phase}: {status.why}")
+        if status.refused and status.refused != (before.refused if before else ""):
+            self._line(f"no checkpoint was made: {status.refused}")
+
+    def ended(self, status: Status, seconds: float) -> None:
+        click.echo(summary(status, seconds))
+
+    def _line(self, text: str) -> None:
+        click.echo(printable(text), err=True)
+
+
+class LiveTable(Lines):
+    """The same lines for what happens once; the epochs are one table that changes."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        console = Console(file=sys.stderr, force_terminal=True, highlight=False, emoji=False)
+        self._live = Live(console=console, transient=True, refresh_per_second=4)
+        self._report: EpochReport | None = None
+
+    def __enter__(self) -> RunScreen:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def epoch(self, report: EpochReport) -> None:
+        self._report = report
+        self._draw()
+
+    def status(self, status: Status) -> None:
+        super().status(status)
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._status is not None:
+            now_ms = self._clock.now_ms()
+            self._live.update(live_table(self._status, self._report, now_ms))
+
+    def _line(self, text: str) -> None:
+        self._live.console.print(Text(printable(text)), soft_wrap=True)
+
+
+class JsonLines:
+    """stdout is one JSON object per line, each with its `event`."""
+
+    def __init__(self) -> None:
+        self._status: Status | None = None
+
+    def __enter__(self) -> RunScreen:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def starting(self, text: str) -> None:
+        """Nothing has happened yet."""
+
+    def recovered(self, report: RecoveryReport) -> None:
+        json_line({"event": "recovered"} | recovery_shape(report))
+
+    def epoch(self, report: EpochReport) -> None:
+        json_line({"event": "epoch"} | epoch_shape(report, self._status))
+
+    def status(self, status: Status) -> None:
+        self._status = status
+
+    def ended(self, status: Status, seconds: float) -> None:
+        json_line({"event": "ended"} | status.shape() | {"seconds": round(seconds, 3)})
+
+
+def json_line(value: Mapping[str, Any]) -> None:
+    click.echo(json.dumps(value))
+    sys.stdout.flush()
+
+
+def epoch_line(report: EpochReport, status: Status | None, now_ms: int) -> str:
+    """epoch 12  4000 rows  1250 rows/s  out 60  watermark 2023-...  lag 5 s  late 0  ..."""
+    read = sum(report.rows.values())
+    parts = [
+        f"epoch {report.epoch}",
+        counted(read, "row"),
+        f"{round(read / report.seconds) if report.seconds > 0 else 0} rows/s",
+        f"out {sum(report.rows_out.values())}",
+        f"watermark {watermark(report.watermark)}",
+        f"lag {lag(report.watermark, now_ms)}",
+        f"late {report.late}",
+    ]
+    if report.without_time:
+        parts.append(f"without time {report.without_time}")
+    if status is not None:
+        parts.append(f"checkpoint {status.saved_epoch or '-'}")
+    parts.append(f"sinks behind {report.sinks_behind}" if report.sinks_behind else "sinks ok")
+    return "  ".join(parts)
+
+
+def live_table(status: Status, report: EpochReport | None, now_ms: int) -> Table:
+    """A fact per line: it fits the smallest terminal."""
+    took = f" in {report.seconds:.2f} s" if report else ""
+    facts = {
+        "state": f"{status.phase} {status.why}".strip(),
+        "epoch": f"{status.epoch}{took}",
+        "rows": f"{status.rows} ({status.rows_per_s} rows/s, {status.late} late)",
+        "watermark": f"{watermark(status.watermark)} (lag {lag(status.watermark, now_ms)})",
+        "checkpoint": f"epoch {status.saved_epoch}" if status.saved_epoch else "-",
+        "sinks": ", ".join(f"{name} at epoch {epoch}" for name, epoch in status.sinks.items()),
+    }
+    table = Table.grid(padding=(0, 2))
+    for name, text in facts.items():
+        table.add_row(Text(name, style="bold"), Text(printable(text)))
+    return table
+
+
+def summary(status: Status, seconds: float) -> str:
+    saved = f"checkpoint of epoch {status.saved_epoch}" if status.saved_epoch else "no checkpoint"
+    late = f", {counted(status.late, 'row')} late" if status.late else ""
+    aside = f", {counted(status.without_time, 'row')} without time" if status.without_time else ""
+    return (
+        f"{status.phase} at epoch {status.epoch}: {counted(status.rows, 'row')} read in "
+        f"{seconds:.1f} s{late}{aside}; {saved}"
+    )

@@ -1,0 +1,145 @@
+"""`lamina run` as a person starts it: from the start over SIGTERM and kill -9 to the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: lamina[spark]")
+
+LAMINA = Path(sys.executable).parent / "lamina"
+PATIENCE_S = 180
+ROWS = 12_000
+SQL = f"""
+CREATE SOURCE trades (symbol STRING, price DECIMAL(12,2), volume BIGINT, ts TIMESTAMP)
+  USING trades OPTIONS (rows '{ROWS}', symbols '5', every_us '100000')
+  WATERMARK ts DELAY OF INTERVAL 5 SECONDS;
+CREATE STREAM vwap AS
+  SELECT symbol, window.start AS minute, sum(price * volume) AS turnover, count(*) AS trades
+  FROM trades GROUP BY symbol, window(ts, '1 minute') EMIT ON WINDOW CLOSE;
+CREATE SINK vwap_out FROM vwap USING parquet OPTIONS (path 'out/vwap');
+"""
+RUN = ("--max-rows", "2000", "--checkpoint-epochs", "0", "--master", "local[2]", "--json")
+# A short life: the fast compiler only.
+ENVIRONMENT = os.environ | {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
+
+def ask(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [LAMINA, *arguments],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+def answer(*arguments: str | Path) -> Any:
+    return json.loads(ask(*arguments, "--json").stdout)
+
+
+@contextmanager
+def started(file: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], Iterator[Any]]]:
+    """A run, and its events as they come."""
+    with subprocess.Popen(
+        [LAMINA, "run", file, *RUN, *more],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield process, (json.loads(line) for line in process.stdout)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def until_epoch(events: Iterator[Any], epoch: int) -> list[Any]:
+    found = []
+    for event in events:
+        found.append(event)
+        if event.get("event") == "epoch" and event["epoch"] >= epoch:
+            break
+    return found
+
+
+def test_a_pipeline_is_stopped_killed_and_resumed_and_its_output_is_whole(tmp_path: Path) -> None:
+    file = tmp_path / "trades.sql"
+    file.write_text(SQL)
+
+    # SIGTERM: the epoch ends, a checkpoint is made, and it ends with 0.
+    with started(file, "--interval", "0.5") as (process, events):
+        begun = until_epoch(events, 1)
+        assert begun[0]["event"] == "recovered"
+        assert answer("status", file)["process"]["pid"] == process.pid
+        second = ask("run", file)  # while the first one runs
+        assert (second.returncode, "Fenced" in second.stderr or "pid" in second.stderr) == (5, True)
+        process.send_signal(signal.SIGTERM)
+        ended = list(events)[-1]
+        assert process.wait() == 0
+    assert (ended["event"], ended["phase"]) == ("ended", "ended")
+    assert ended["saved_epoch"] == ended["epoch"]
+    status = answer("status", file)
+    assert (status["running"], status["epoch"]) == (False, ended["epoch"])
+    assert status["checkpoint"]["epoch"] == ended["epoch"]
+
+    # kill -9: what was committed is there.
+    with started(file) as (process, events):
+        seen = until_epoch(events, ended["epoch"] + 1)
+        assert (seen[0]["epoch"], seen[0]["checkpoint_epoch"]) == (ended["epoch"],) * 2
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    status = answer("status", file)
+    assert status["state"] == "not running: it was killed"
+    assert status["epoch"] >= seen[-1]["epoch"]
+    assert status["unsaved_epochs"] >= 1
+
+    # The rest, with another number of partitions.
+    last = ask("run", file, *RUN, "--available-now", "--partitions", "3")
+    assert last.returncode == 0, last.stderr
+    recovered = json.loads(last.stdout.splitlines()[0])
+    assert recovered["epoch"] == status["epoch"]
+    assert rows_are_whole(tmp_path / "out" / "vwap")
+
+
+def rows_are_whole(out: Path) -> bool:
+    """Trades come one each 100 ms: 600 in a whole minute, each window once."""
+    rows = [row for file in out.glob("*/*.parquet") for row in pq.read_table(file).to_pylist()]
+    keys = [(row["symbol"], row["minute"]) for row in rows]
+    assert len(keys) == len(set(keys))
+    minutes = sorted({minute for _, minute in keys})
+    counts = [sum(row["trades"] for row in rows if row["minute"] == each) for each in minutes]
+    assert len(minutes) == 20  # of 20 minutes of data, begun in the middle of one, less the delay
+    assert counts[1:] == [600] * (len(minutes) - 1)
+    return True
+
+
+def test_check_explains_state_and_types_and_refuses_what_spark_does_not_know(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "trades.sql"
+    file.write_text(SQL)
+    plan = ask("check", file)
+    assert plan.returncode == 0, plan.stderr
+    assert "  state      k1_end timestamp (key)" in plan.stdout
+    assert "  state      p0 decimal(38,2) (sum)" in plan.stdout
+    assert "turnover decimal(38,2), trades bigint" in plan.stdout
+    assert not (tmp_path / ".lamina").exists()
+    file.write_text(SQL.replace("sum(price * volume)", "sum(prize * volume)"))
+    refused = ask("check", file)
+    assert refused.returncode == 2
+    assert f"{file}:6:" in refused.stderr
+    assert "prize" in refused.stderr

@@ -1,0 +1,86 @@
+"""`lamina check --no-spark`: what the text of a pipeline says, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.test_cli_support import answer, lamina, tree
+
+SQL = """CREATE SOURCE trades (symbol STRING, price DECIMAL(12,2), volume BIGINT, ts TIMESTAMP)
+  USING json OPTIONS (path 'data', secret '${TOKEN}') WATERMARK ts DELAY OF INTERVAL 5 SECONDS;
+CREATE STREAM large AS SELECT * FROM trades WHERE volume > 100;
+CREATE STREAM vwap AS
+  SELECT symbol, TUMBLE(ts, INTERVAL 1 MINUTE) AS minute, sum(price * volume) AS turnover
+  FROM large GROUP BY 1, minute EMIT ON WINDOW CLOSE;
+CREATE STREAM everything AS SELECT count(*) AS n FROM trades EMIT ON UPDATE;
+CREATE SINK a FROM vwap USING parquet OPTIONS (path 'out/a');
+CREATE SINK b FROM everything USING parquet OPTIONS (path 'out/b');
+"""
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TOKEN", "do not show this")
+    file = tmp_path / "trades.sql"
+    file.write_text(SQL)
+    return file
+
+
+def test_the_plan_names_everything_in_the_order_it_runs(pipeline: Path) -> None:
+    plan = answer(lamina("check", pipeline, "--no-spark", "--json"))
+    assert [each["name"] for each in plan["streams"]] == ["large", "vwap", "everything"]
+    large, vwap, everything = plan["streams"]
+    assert (large["kind"], large["reads"], large["emit"]) == (
+        "stateless",
+        "trades",
+        "every row, at once",
+    )
+    assert vwap["keys"] == ["symbol", "TUMBLE(ts, INTERVAL 1 MINUTE)"]
+    assert vwap["window"] == "TUMBLE(ts, INTERVAL 1 MINUTE)"
+    assert vwap["emit"] == "on window close"
+    assert (everything["kind"], everything["keys"]) == ("aggregate", [])
+    assert plan["sources"][0]["watermark"] == {"column": "ts", "delay_us": 5_000_000}
+    assert plan["sources"][0]["missing"]
+    assert all(sink["delivery"].startswith("exactly once") for sink in plan["sinks"])
+    assert "after the last checkpoint" in plan["lost"]["machine"]
+
+
+def test_the_text_says_the_same_and_no_secret(pipeline: Path) -> None:
+    before = tree(pipeline.parent)
+    result = lamina("check", pipeline, "--no-spark")
+    assert result.exit_code == 0
+    for text in (
+        "source trades: json (path 'data', secret '${TOKEN}')",
+        "  note       its path is not there yet",
+        "stream large: stateless, reads trades",
+        "  keys       none: one group",
+        "  window     none: state is kept for ever",
+        "  rows       a later row replaces the earlier one with the same key",
+        "lost with the machine:  every epoch after the last checkpoint",
+        "not checked:",
+    ):
+        assert text in result.stdout
+    assert "do not show this" not in result.output
+    assert tree(pipeline.parent) == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "message"),
+    [
+        ("FROM vwap USING", "FROM vwop USING", "8:13", "Did you mean 'vwap'?"),
+        ("USING parquet OPTIONS (path 'out/a')", "USING kafka", "8:13", "There is parquet"),
+        ("USING parquet OPTIONS (path 'out/a')", "USING parquet", "8:13", "has no path"),
+        ("EMIT ON UPDATE", "EMIT ON WINDOW CLOSE", "7:29", "no row would ever come out"),
+        ("${TOKEN}", "${NO_SUCH_TOKEN}", "2:", "the environment has no NO_SUCH_TOKEN"),
+    ],
+)
+def test_what_would_not_work_is_refused_with_place_and_advice(
+    pipeline: Path, old: str, new: str, place: str, message: str
+) -> None:
+    pipeline.write_text(SQL.replace(old, new, 1))
+    result = lamina("check", pipeline, "--no-spark")
+    assert result.exit_code == 2
+    assert f"{pipeline}:{place}" in result.stderr
+    assert message in result.stderr

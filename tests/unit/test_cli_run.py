@@ -1,0 +1,233 @@
+"""`lamina run` before there is a Spark, and what it prints; a fake engine runs in its loop."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lamina.cli.run_places import place_of
+from lamina.cli.run_screen import JsonLines, Lines, LiveTable, RunScreen
+from lamina.cli.run_words import lag, recovery_lines
+from lamina.disk import LocalDisk
+from lamina.errors import UsageError
+from lamina.format.commit import Point
+from lamina.running.control import Status
+from lamina.running.loop import Loop, Until, Watcher
+from lamina.testing import ManualClock
+from tests.unit.running_engines import NEW, FakeEngine
+from tests.unit.test_cli_support import answer, lamina, without_rights
+
+SQL = """CREATE SOURCE s (k STRING, t TIMESTAMP) USING trades WATERMARK t DELAY OF INTERVAL 1 DAY;
+CREATE STREAM counts AS SELECT k, count(*) AS n FROM s GROUP BY k EMIT ON UPDATE;
+CREATE SINK out FROM counts USING parquet OPTIONS (path 'out');
+"""
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Path:
+    file = tmp_path / "orders.sql"
+    file.write_text(SQL)
+    return file
+
+
+# what is wrong before Spark is started
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    result = lamina("run", tmp_path / "no.sql")
+    assert result.exit_code == 3
+    assert "there is no such pipeline file" in result.stderr
+    assert "lamina init" in result.stderr
+
+
+def test_a_folder_and_bytes_that_are_no_text(tmp_path: Path) -> None:
+    assert lamina("run", tmp_path).exit_code == 2
+    (tmp_path / "x.sql").write_bytes(b"CREATE \xff")
+    result = lamina("check", tmp_path / "x.sql", "--no-spark")
+    assert result.exit_code == 2
+    assert "byte 7" in result.stderr
+
+
+def test_a_file_that_may_not_be_read(tmp_path: Path, pipeline: Path) -> None:
+    pipeline.chmod(0)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.is_relative_to("/tmp") and folder != Path("/tmp"):
+            folder.chmod(0o755)
+    with without_rights():
+        result = lamina("run", pipeline)
+    assert result.exit_code == 6
+    assert "LAM-5002" in result.stderr
+
+
+def test_a_pipeline_that_would_not_work_is_refused_with_its_place(pipeline: Path) -> None:
+    pipeline.write_text(SQL.replace("FROM s GROUP", "FROM nothing GROUP"))
+    result = lamina("run", pipeline)
+    assert result.exit_code == 2
+    assert f"{pipeline}:2:54" in result.stderr
+
+
+def test_without_pyspark_the_extra_is_named(
+    pipeline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    for command in ("run", "check"):
+        result = lamina(command, pipeline)
+        assert result.exit_code == 2
+        assert "pip install 'lamina[spark,java]'" in result.stderr
+    assert lamina("demo").exit_code == 2
+    assert lamina("check", pipeline, "--no-spark").exit_code == 0
+
+
+def test_the_command_imports_no_spark() -> None:
+    code = "import sys, lamina.cli.main; print([m for m in sys.modules if 'pyspark' in m])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert ran.stdout.strip() == "[]"
+
+
+def test_a_home_in_use_is_refused_before_spark_is_started(pipeline: Path) -> None:
+    home = place_of(str(pipeline)).home
+    disk = LocalDisk(home)
+    disk.make_folder("")
+    lock = disk.try_lock("lock")
+    assert lock is not None
+    result = lamina("run", pipeline, "--json")
+    lock.release()
+    assert result.exit_code == 5
+    said = json.loads(result.stdout)
+    assert said["event"] == "error"
+    assert said["error"]["kind"] == "Fenced"
+    assert "lamina stop" in said["error"]["advice"]
+
+
+def test_flags_that_contradict_each_other(pipeline: Path) -> None:
+    result = lamina("run", pipeline, "--start-fresh", "--lose-after", "3")
+    assert result.exit_code == 2
+    assert lamina("run", pipeline, "--partitions", "0").exit_code == 2
+    assert lamina("run", pipeline, "--interval", "-1").exit_code == 2
+
+
+def test_a_python_of_another_version_is_named(tmp_path: Path) -> None:
+    session = pytest.importorskip("lamina.spark.session")
+    other = tmp_path / "python"
+    other.write_text("#!/bin/sh\necho 2.7\n")
+    other.chmod(0o755)
+    with pytest.raises(UsageError, match=r"Python 2\.7"):
+        session.check_worker_python(str(other))
+    with pytest.raises(UsageError, match="does not run"):
+        session.check_worker_python(str(tmp_path / "none"))
+    session.check_worker_python(sys.executable)
+
+
+def test_no_java_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = pytest.importorskip("lamina.spark.java")
+    monkeypatch.setattr(java, "java_home", lambda _: None)
+    with pytest.raises(UsageError, match="Java 17, 21, 25") as raised:
+        java.prepare_java(tmp_path)
+    assert "lamina[java]" in raised.value.advice
+
+
+def test_local_masters_get_retries_and_others_stay() -> None:
+    session = pytest.importorskip("lamina.spark.session")
+    assert session.with_retries("local[2]") == "local[2,4]"
+    assert session.with_retries("local[*]") == "local[*,4]"
+    for other in ("local", "local[2,1]", "spark://host:7077"):
+        assert session.with_retries(other) == other
+
+
+# where things are
+
+
+def test_home_and_store_are_beside_the_file_unless_said(tmp_path: Path) -> None:
+    place = place_of(str(tmp_path / "orders.sql"))
+    assert place.name == "orders"
+    assert place.home == tmp_path / ".lamina" / "orders" / "home"
+    assert place.store == str(tmp_path / ".lamina" / "orders" / "store")
+    given = place_of("orders.sql", "h", "s3://bucket/x")
+    assert (given.home, given.store) == (Path("h"), "s3://bucket/x")
+
+
+# what it prints
+
+
+def run_on(screen: RunScreen, home: Path) -> Status:
+    watcher = Watcher(screen.recovered, screen.epoch, screen.status)
+    loop = Loop(
+        FakeEngine(input=2),
+        home=home,
+        name="orders",
+        clock=ManualClock(),
+        stop=threading.Event(),
+        watcher=watcher,
+        until=Until(available_now=True),
+    )
+    with screen:
+        status = loop.run()
+    screen.ended(status, 1.5)
+    return status
+
+
+def test_one_line_per_epoch_and_a_summary(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_on(Lines(ManualClock()), tmp_path)
+    out, err = capsys.readouterr()
+    lines = err.splitlines()
+    assert lines[0] == "recovered: nothing is there yet, it begins with epoch 1"
+    assert lines[1].startswith(
+        "epoch 1  100 rows  200 rows/s  out 7  watermark 2023-11-14T22:13:20"
+    )
+    assert "late 1" in lines[2]
+    assert out == "ended at epoch 2: 200 rows read in 1.5 s, 2 rows late; checkpoint of epoch 2\n"
+
+
+def test_json_is_one_object_per_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_on(JsonLines(), tmp_path)
+    out, err = capsys.readouterr()
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [event["event"] for event in events] == ["recovered", "epoch", "epoch", "ended"]
+    assert events[1]["rows"] == {"trades": 100}
+    assert events[3]["saved_epoch"] == 2
+    assert err == ""
+
+
+def test_a_terminal_gets_one_table_that_changes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_on(LiveTable(ManualClock()), tmp_path)
+    out, err = capsys.readouterr()
+    assert "recovered: nothing is there yet" in err
+    for cell in ("epoch", "rows/s", "watermark", "checkpoint", "out at epoch 2"):
+        assert cell in err
+    assert out.startswith("ended at epoch 2")
+
+
+def test_a_recovery_is_one_line_and_a_second_for_what_is_left_aside() -> None:
+    report = replace(NEW, checkpoint="x", checkpoint_epoch=4, head_epoch=6, epochs_replayed=2)
+    assert list(recovery_lines(report)) == [
+        "recovered: epoch 6 from checkpoint of epoch 4 (0 B) and 2 epochs of the log (0 B), "
+        "in 0.1 s"
+    ]
+    torn = replace(report, given_up=(Point(7, "d"),), given_up_home="h")
+    aside = list(recovery_lines(torn))[1]
+    assert aside == (
+        "left aside: 1 epoch that a person gave up, whatever the home h had after epoch 6"
+    )
+
+
+def test_the_lag_is_in_words() -> None:
+    assert lag(None, 0) == "-"
+    assert lag(1_000_000, 3_500) == "2.5 s"
+    assert lag(0, 600_000) == "10 min"
+    assert lag(0, 3 * 86_400_000) == "3 d"
+
+
+def test_an_answer_that_failed_is_one_line_too(pipeline: Path) -> None:
+    result = lamina("run", pipeline.with_name("no.sql"), "--json")
+    assert answer(result)["error"]["exit_code"] == 3
+    assert len(result.stdout.splitlines()) == 1

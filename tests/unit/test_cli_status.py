@@ -1,0 +1,159 @@
+"""`lamina status`, `stop` and `checkpoint`: from the files of a home, running or dead."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from lamina.clock import SystemClock
+from lamina.disk import LocalDisk
+from lamina.running.control import Ask, Status, is_asked, read_status, this_process, write_status
+from lamina.running.loop import Loop
+from tests.unit.running_engines import FakeEngine
+from tests.unit.test_cli_home_support import HomeAndStore, make_home
+from tests.unit.test_cli_support import answer, lamina, tree
+
+SQL = """CREATE SOURCE clicks (k STRING, t TIMESTAMP) USING trades;
+CREATE STREAM rows AS SELECT * FROM clicks;
+CREATE SINK lake FROM rows USING parquet OPTIONS (path 'lake');
+"""
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> HomeAndStore:
+    (tmp_path / "orders.sql").write_text(SQL)
+    return make_home(tmp_path)
+
+
+def places(made: HomeAndStore) -> tuple[str | Path, ...]:
+    return "--home", made.home, "--store", made.store
+
+
+@contextmanager
+def running(home: Path, *, until: int = 10**9) -> Iterator[FakeEngine]:
+    """A pipeline with the lock of its home, in a thread."""
+    lock = LocalDisk(home).try_lock("lock")
+    assert lock is not None
+    engine = FakeEngine(input=until)
+    stop = threading.Event()
+    loop = Loop(engine, home=home, name="orders", clock=SystemClock(), stop=stop, interval_s=0.05)
+
+    def run() -> None:
+        try:
+            loop.run()
+        finally:
+            lock.release()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while read_status(home) is None:
+        time.sleep(0.01)
+    try:
+        yield engine
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_dead_pipeline_is_where_its_logs_say(made: HomeAndStore) -> None:
+    before = tree(made.home)
+    said = answer(lamina("status", *places(made), "--json"))
+    assert (said["running"], said["process"], said["state"]) == (False, None, "not running")
+    assert (said["epoch"], said["unsaved_epochs"], said["watermark"]) == (6, 2, 6_000_000)
+    assert said["checkpoint"]["epoch"] == 4
+    assert said["source_offsets"] == {"clicks": {"file": "part-6"}}
+    assert said["wal_bytes"] == sum(p.stat().st_size for p in made.home.rglob("*.wal"))
+    assert said["said"] is None
+    assert tree(made.home) == before
+
+
+def test_the_logs_are_the_truth_and_not_what_was_said_last(made: HomeAndStore) -> None:
+    me = this_process()
+    old = Status("orders", 2**22 + 1, me.host, "running", 0, 0, epoch=3, sinks={"lake": 3})
+    write_status(made.home, old)
+    said = answer(lamina("status", *places(made), "--json"))
+    assert said["epoch"] == 6
+    assert said["state"] == "not running: it was killed"
+    assert said["sinks"] == {"lake": 3}
+
+
+def test_with_the_file_the_sinks_are_asked_themselves(made: HomeAndStore) -> None:
+    file = made.home.parent / "orders.sql"
+    said = answer(lamina("status", file, *places(made), "--json"))
+    assert said["sinks"] == {"lake": 0}
+    text = lamina("status", file, *places(made)).stdout
+    assert "epoch:      6\n" in text
+    assert "checkpoint: epoch 4, " in text
+    assert "2 epochs after it" in text
+    assert "clicks  file=part-6" in text
+    assert text.splitlines()[-1].split() == ["lake", "0", "6"]
+
+
+def test_a_running_pipeline_is_seen_and_keeps_running(made: HomeAndStore) -> None:
+    with running(made.home):
+        said = answer(lamina("status", *places(made), "--json"))
+        assert said["running"]
+        assert said["process"]["pid"] == os.getpid()
+        assert said["state"] == "running"
+    assert not answer(lamina("status", *places(made), "--json"))["running"]
+
+
+def test_stop_waits_for_the_end(made: HomeAndStore) -> None:
+    file = made.home.parent / "orders.sql"
+    with running(made.home) as engine:
+        result = lamina("stop", file, *places(made), "--timeout", "30")
+        assert result.exit_code == 0
+        assert "ended at epoch" in result.stdout
+        assert engine.calls[-1] == "checkpoint"
+    again = lamina("stop", file, *places(made))
+    assert (again.exit_code, again.stdout) == (0, "nothing runs in this home\n")
+    assert answer(lamina("stop", file, *places(made), "--json"))["stopped"] is None
+
+
+def test_who_does_not_answer_is_named(made: HomeAndStore) -> None:
+    lock = LocalDisk(made.home).try_lock("lock")
+    assert lock is not None
+    result = lamina("stop", "orders.sql", *places(made), "--timeout", "0.1")
+    lock.release()
+    assert result.exit_code == 6
+    assert f"pid {os.getpid()}" in result.stderr
+
+
+def test_a_checkpoint_is_asked_of_who_runs(made: HomeAndStore) -> None:
+    with running(made.home) as engine:
+        said = answer(lamina("checkpoint", "orders.sql", *places(made), "--json"))
+        assert engine.calls.count("checkpoint") == 1
+        assert said["checkpoint"]["epoch"] == 4  # the newest of the store; this engine makes none
+        engine.store_down = True
+        failed = lamina("checkpoint", "orders.sql", *places(made))
+        assert failed.exit_code == 6
+        assert "the store is down" in failed.stderr
+        engine.store_down = False
+    assert not is_asked(made.home, Ask.CHECKPOINT)
+
+
+def test_a_checkpoint_of_what_does_not_run_cannot_be_made(made: HomeAndStore) -> None:
+    result = lamina("checkpoint", "orders.sql", *places(made))
+    assert result.exit_code == 3
+    assert "no process runs this pipeline" in result.stderr
+    assert not (made.home / "requests").exists()
+
+
+def test_what_never_ran_has_no_home(tmp_path: Path) -> None:
+    (tmp_path / "orders.sql").write_text(SQL)
+    for command in ("status", "stop", "checkpoint"):
+        result = lamina(command, tmp_path / "orders.sql")
+        assert result.exit_code == 3, command
+        assert "Has it ever run?" in result.stderr
+    assert not (tmp_path / ".lamina").exists()
+
+
+def test_status_wants_to_know_of_what() -> None:
+    assert lamina("status").exit_code == 2
+    assert lamina("status", "--home", "x").exit_code == 2
