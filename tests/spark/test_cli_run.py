@@ -108,7 +108,7 @@ def test_a_pipeline_is_stopped_killed_and_resumed_and_its_output_is_whole(tmp_pa
     assert status["unsaved_epochs"] >= 1
 
     # The rest, with another number of partitions.
-    last = ask("run", file, *RUN, "--available-now", "--partitions", "3")
+    last = ask("run", file, *RUN, "--available-now", "--partitions", "4")
     assert last.returncode == 0, last.stderr
     recovered = json.loads(last.stdout.splitlines()[0])
     assert recovered["epoch"] == status["epoch"]
@@ -127,9 +127,7 @@ def rows_are_whole(out: Path) -> bool:
     return True
 
 
-def test_check_explains_state_and_types_and_refuses_what_spark_does_not_know(
-    tmp_path: Path,
-) -> None:
+def test_check_explains_state_and_types_and_leaves_nothing_behind(tmp_path: Path) -> None:
     file = tmp_path / "trades.sql"
     file.write_text(SQL)
     plan = ask("check", file)
@@ -138,8 +136,3 @@ def test_check_explains_state_and_types_and_refuses_what_spark_does_not_know(
     assert "  state      p0 decimal(38,2) (sum)" in plan.stdout
     assert "turnover decimal(38,2), trades bigint" in plan.stdout
     assert not (tmp_path / ".lamina").exists()
-    file.write_text(SQL.replace("sum(price * volume)", "sum(prize * volume)"))
-    refused = ask("check", file)
-    assert refused.returncode == 2
-    assert f"{file}:6:" in refused.stderr
-    assert "prize" in refused.stderr

@@ -109,6 +109,7 @@ def test_flags_that_contradict_each_other(pipeline: Path) -> None:
     result = lamina("run", pipeline, "--start-fresh", "--lose-after", "3")
     assert result.exit_code == 2
     assert lamina("run", pipeline, "--partitions", "0").exit_code == 2
+    assert "no power of two" in lamina("run", pipeline, "--partitions", "3").stderr
     assert lamina("run", pipeline, "--interval", "-1").exit_code == 2
 
 

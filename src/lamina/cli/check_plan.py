@@ -106,9 +106,9 @@ def _sink(sink: Sink, folder: Path, file: str) -> Shape:
 
 def _compiled(pipeline: Pipeline, place: PipelinePlace) -> dict[str, Shape]:
     """Columns, state and merge functions, as the streams compile on a live Spark."""
-    from lamina.spark.frames import settings  # noqa: PLC0415  an extra
+    from lamina.spark.failures import spark_errors  # noqa: PLC0415  an extra
+    from lamina.spark.frames import settings  # noqa: PLC0415
     from lamina.spark.runner import pinned  # noqa: PLC0415
-    from lamina.spark.running import spark_errors  # noqa: PLC0415
     from lamina.spark.session import start_session  # noqa: PLC0415
     from lamina.spark.sources import open_source  # noqa: PLC0415
     from lamina.spark.streams import compile_pipeline  # noqa: PLC0415

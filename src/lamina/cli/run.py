@@ -22,6 +22,7 @@ from lamina.recovery import RecoveryConfig
 from lamina.running.control import Status, read_status
 from lamina.running.holder import find_holder
 from lamina.running.loop import Until, Watcher, stopping
+from lamina.state.vnodes import VNODE_COUNT
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +37,22 @@ class Wanted:
     recovery: RecoveryConfig
 
 
+def _power_of_two(_context: click.Context, _parameter: click.Parameter, given: int) -> int:
+    """256 virtual partitions are dealt out evenly; asked here, and not when Spark is up."""
+    if given & (given - 1):
+        raise click.BadParameter(f"{given} is no power of two")
+    return given
+
+
 @click.command("run")
 @pipeline_argument
 @click.option(
     "--partitions",
-    type=click.IntRange(1, 256),
+    type=click.IntRange(1, VNODE_COUNT),
     default=2,
     show_default=True,
-    help="How many parts the keys are split into; may differ at every start.",
+    callback=_power_of_two,
+    help="Parts that the keys are split into, a power of two; may differ at every start.",
 )
 @click.option("--once", is_flag=True, help="End after one epoch.")
 @click.option("--available-now", is_flag=True, help="End when all there is has been read.")

@@ -75,8 +75,8 @@ class Lines:
 
     def status(self, status: Status) -> None:
         before, self._status = self._status, status
-        if status.why and status.why != (before.why if before else ""):
-            self._line(f"{status.phase}: {status.why}")
+        if status.phase == "held" and status.why != (before.why if before else ""):
+            self._line(f"held: {status.why}")
         if status.refused and status.refused != (before.refused if before else ""):
             self._line(f"no checkpoint was made: {status.refused}")
 

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lamina.clock import Clock, SystemClock
@@ -19,11 +15,11 @@ from lamina.engine.model import StreamResult, StreamWork
 from lamina.engine.opening import open_engine
 from lamina.engine.plans import EngineSettings, FailPoint
 from lamina.engine.ports import Runner
-from lamina.errors import Refused
 from lamina.pipeline.checks import check_pipeline, order
 from lamina.pipeline.model import Pipeline
 from lamina.recovery.manager import RecoveryConfig
 from lamina.running.loop import Loop, Until, Watcher, stopping
+from lamina.spark.failures import spark_errors
 from lamina.spark.frames import settings
 from lamina.spark.runner import SparkRunner, pinned
 from lamina.spark.sources import open_source
@@ -103,7 +99,8 @@ class _Noting:
 
     def run(self, work: StreamWork) -> StreamResult:
         self.saved.epoch = work.saved_epoch
-        return self.runner.run(work)
+        with spark_errors():
+            return self.runner.run(work)
 
 
 def _open(
@@ -135,22 +132,3 @@ def _open(
         clock=clock,
         fail_point=fail_point,
     )
-
-
-@contextmanager
-def spark_errors() -> Iterator[None]:
-    """What Spark refuses, as an error of ours; nothing of the epoch is committed then."""
-    try:
-        yield
-    except (PySparkException, Py4JError) as error:
-        raise Refused(
-            f"Spark gave up: {first_line(error)}",
-            advice="Nothing of this epoch is committed. Put right what is wrong and start again",
-        ) from error
-
-
-def first_line(error: Exception) -> str:
-    """The most that can be said in a line: Spark's own message in front of its stack."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith("Caused by:") or "Error: " in line]
-    return (causes[-1] if causes else lines[0] if lines else type(error).__name__)[:500]
