@@ -169,7 +169,7 @@ def run_on(screen: RunScreen, home: Path) -> Status:
     )
     with screen:
         status = loop.run()
-    screen.ended(status, 1.5)
+        screen.ended(status, 1.5)
     return status
 
 

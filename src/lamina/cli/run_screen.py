@@ -111,6 +111,10 @@ class LiveTable(Lines):
         super().status(status)
         self._draw()
 
+    def ended(self, status: Status, seconds: float) -> None:
+        self._live.stop()  # before the summary: it erases the lines where the table was
+        super().ended(status, seconds)
+
     def _draw(self) -> None:
         if self._status is not None:
             now_ms = self._clock.now_ms()
