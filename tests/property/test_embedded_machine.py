@@ -22,7 +22,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from lamina.checkpoint import run_gc, verify
 from lamina.checkpoint import state as checkpoint_state
 from lamina.embedded import EmbeddedStore
+from lamina.embedded import table as embedded_table
+from lamina.embedded.merging import LARGE_BYTES, Merging
 from lamina.errors import RunDamaged
+from lamina.state.local import RunFolder
+from lamina.state.operator import OperatorState
 from lamina.store import MemoryStore
 from tests.unit.embedded_stores import (
     KEY,
@@ -48,6 +52,14 @@ WHICH = st.integers(0, 20)  # of some things; how many there are may depend on t
 NEVER_INLINE, SOME_INLINE = -1, 64 * 1024
 
 
+class Made(Merging):
+    """A merge beside the epochs that is over at once, but used later: lives can be repeated."""
+
+    def __init__(self, state: OperatorState, folder: RunFolder) -> None:
+        super().__init__(state, folder)
+        self.join()
+
+
 @dataclass
 class State:
     """Everything that an epoch consists of."""
@@ -62,8 +74,10 @@ class State:
 class EmbeddedMachine(RuleBasedStateMachine):
     inline_bytes_max = NEVER_INLINE
 
-    @initialize(partitions=POWERS, retain=st.integers(1, 3))
-    def begin(self, partitions: int, retain: int) -> None:
+    @initialize(partitions=POWERS, retain=st.integers(1, 3), beside=st.booleans())
+    def begin(self, partitions: int, retain: int, beside: bool) -> None:
+        embedded_table.LARGE_BYTES = -1 if beside else LARGE_BYTES
+        embedded_table.Merging = Made  # type: ignore[misc]
         self.inline_before = checkpoint_state.INLINE_BYTES_MAX
         checkpoint_state.INLINE_BYTES_MAX = self.inline_bytes_max
         self.root = Path(tempfile.mkdtemp(prefix="embedded-", dir=SHM if SHM.is_dir() else None))
@@ -80,6 +94,8 @@ class EmbeddedMachine(RuleBasedStateMachine):
             kill(self.store)
             shutil.rmtree(self.root)
             checkpoint_state.INLINE_BYTES_MAX = self.inline_before
+            embedded_table.LARGE_BYTES = LARGE_BYTES
+            embedded_table.Merging = Merging  # type: ignore[misc]
 
     def open(self, partitions: int | None) -> EmbeddedStore:
         store = opened(self.root, self.objects, partitions=partitions, retain=self.retain)

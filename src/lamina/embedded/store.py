@@ -275,6 +275,8 @@ class EmbeddedStore:
         if self._closed:
             return
         self._closed = True
+        for table in self._tables.values():
+            table.drop_merge()
         try:
             self.wait_for_checkpoint()
         finally:
@@ -312,7 +314,7 @@ class EmbeddedStore:
         return Saving(
             self._checkpointer,
             self._commits[-1],
-            {name: table.state for name, table in self._tables.items()},
+            {name: table.settled() for name, table in self._tables.items()},
             self._folder,
             parent=self.last_checkpoint,
         )
@@ -339,7 +341,7 @@ class EmbeddedStore:
         self._driver.rotate(AdoptRecord(self._driver.head, tuple(self._commits)))
         floor = wal_floor(self._checkpointer.history(), self._retain, ())
         drop_driver_segments(self._recovered.home, floor)
-        self._folder.keep_only(run for t in self._tables.values() for run in t.state.runs())
+        self._folder.keep_only(run for t in self._tables.values() for run in t.settled().runs())
 
     def _states(
         self,

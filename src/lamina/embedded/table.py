@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lamina.checkpoint.state import SavedOperator, check_keys, settle
+from lamina.embedded.merging import LARGE_BYTES, Merging, due_bytes
 from lamina.errors import Refused, RunDamaged
 from lamina.format.commit import WalRange
 from lamina.recovery.operators import run_name
@@ -28,6 +29,7 @@ from lamina.state.schema import (
     check_successor,
     floor_of_run,
 )
+from lamina.state.tiers import RUNS_MAX
 from lamina.state.vnodes import EVERYTHING, Mask, SlotRange
 
 T = TypeVar("T")
@@ -47,6 +49,7 @@ class Table:
         self._current = state  # with what is not committed yet
         self._pending: dict[int, list[pa.RecordBatch]] = {}
         self._rebuild = rebuild
+        self._merging: Merging | None = None
 
     @property
     def schema(self) -> StateSchema:
@@ -157,14 +160,42 @@ class Table:
         self._current = self._committed
 
     def merge(self, folder: RunFolder) -> None:
-        """Fewer runs, where that is due."""
+        """Fewer runs, where that is due; large ones beside what comes next."""
+        if self._merging is not None and (self._merging.is_over or self._is_crowded()):
+            self.finish_merge()
+        if self._merging is not None:
+            return
+        if due_bytes(self._committed) > LARGE_BYTES and not self._is_crowded():
+            self._merging = Merging(self._committed, folder)
+            return
         merged = self._guarded(lambda: self._committed.merged(folder))
         if merged is not self._committed:
             self._replace(merged)
 
+    def settled(self) -> OperatorState:
+        """What is committed, with no merge on its way: every file is in a list."""
+        self.finish_merge()
+        return self._committed
+
+    def finish_merge(self) -> None:
+        """Wait for a merge that is being made, and use it."""
+        if self._merging is None:
+            return
+        merging, self._merging = self._merging, None
+        try:
+            self._replace(merging.wait(self._committed))
+        except RunDamaged:
+            self.rebuild()
+
+    def drop_merge(self) -> None:
+        """Wait for a merge that is being made, and leave it."""
+        if self._merging is not None:
+            self._merging.join()
+            self._merging = None
+
     def settle(self, saved: SavedOperator) -> None:
         """A checkpoint exists: its files take the place of the WAL runs they were made of."""
-        self._replace(settle(self._committed, saved))
+        self._replace(settle(self.settled(), saved))
 
     def reopen(self, schema: StateSchema) -> None:
         """The same rows with wider columns (R9); while there are none, with other merges, too."""
@@ -178,14 +209,20 @@ class Table:
 
     def reset(self, state: OperatorState) -> None:
         """Another state altogether: a rewind."""
+        self.drop_merge()
         self._pending = {}
         self._committed = self._current = state
 
     def rebuild(self) -> None:
         """Make the committed state again, from what is proven."""
+        self.drop_merge()
         self._replace(self._rebuild(self.name))
 
     # steps
+
+    def _is_crowded(self) -> bool:
+        """Whether look-ups would begin to suffer from runs that wait to be merged."""
+        return any(len(p.runs) > 2 * RUNS_MAX for p in self._committed.partitions)
 
     def _add(self, number: int, run: pa.RecordBatch) -> None:
         if not run.num_rows and run.schema.metadata == self.schema.run.metadata:
