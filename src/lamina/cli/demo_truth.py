@@ -39,8 +39,8 @@ def compare(folder: Path, latest: datetime) -> list[Verdict]:
     vwap = [row for _, row in published(folder / "out" / "vwap")]
     totals: dict[str, Any] = {row["symbol"]: row for _, row in published(folder / "out" / "totals")}
     return [
-        _verdict("vwap: closed windows", vwap, closed),
-        _verdict("totals: last row per symbol", totals.values(), batch["totals"]),
+        verdict_on("vwap: closed windows", vwap, closed),
+        verdict_on("totals: last row per symbol", totals.values(), batch["totals"]),
     ]
 
 
@@ -72,7 +72,7 @@ def _batch(folder: Path) -> dict[str, list[dict[str, Any]]]:
         spark.stop()
 
 
-def _verdict(
+def verdict_on(
     what: str, ours: Iterable[dict[str, Any]], theirs: Iterable[dict[str, Any]]
 ) -> Verdict:
     mine, batch = _counted(ours), _counted(theirs)
