@@ -144,3 +144,33 @@ def test_another_way_to_merge_is_refused(saved: bool, tmp_path: Path) -> None:
     world.plan = replace(PLAN, streams=streams)
     with pytest.raises(StateChanged, match="totals"):
         world.open()
+
+
+def defined_as(digest: str) -> EnginePlan:
+    changed = StreamPlan("totals", "orders", FROM_ORDERS, replace(UPDATING, definition=digest))
+    streams = tuple(changed if stream.name == "totals" else stream for stream in STREAMS)
+    return replace(PLAN, streams=streams)
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_another_select_over_the_same_columns_is_a_persons_decision(
+    saved: bool, tmp_path: Path
+) -> None:
+    world = world_of(tmp_path)
+    world.plan = defined_as("sum(volume)")
+    engine = world.open()
+    run_out(engine, epochs=4)
+    if saved:
+        engine.checkpoint()
+    before = state_of(engine, "totals")
+    kill(engine)
+    world.plan = defined_as("sum(volume * 2)")
+    with pytest.raises(StateChanged, match="--reuse-state"):
+        world.open()
+    world.settings = replace(world.settings, reuse_state=frozenset({"totals"}))
+    engine = world.open()
+    assert state_of(engine, "totals") == before
+    run_out(engine, epochs=4)
+    kill(engine)
+    world.settings = replace(world.settings, reuse_state=frozenset())
+    kill(world.open())  # it was said once

@@ -82,6 +82,12 @@ def _power_of_two(_context: click.Context, _parameter: click.Parameter, given: i
 @click.option("--take-over-home", is_flag=True, help="The home that owns the pipeline is lost.")
 @click.option("--start-fresh", is_flag=True, help="Give up everything and begin anew.")
 @click.option(
+    "--reuse-state",
+    metavar="STREAM",
+    multiple=True,
+    help="The state of this stream still means the same, though its SELECT has changed.",
+)
+@click.option(
     "--master", default="local[*]", show_default=True, help="Where Spark runs: local[N] or a URL."
 )
 @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object per line.")
@@ -100,6 +106,7 @@ def run_command(*, place: PipelinePlace, as_json: bool, master: str, **given: An
             partitions=given["partitions"],
             limits=Limits(given["max_rows"], given["max_files"]),
             checkpoint_epochs=given["checkpoint_epochs"],
+            reuse_state=frozenset(given["reuse_state"]),
         ),
         recovery=_recovery(given),
     )

@@ -72,6 +72,7 @@ class OperatorPlan:
     merges: tuple[Merge, ...]
     time: str | None
     emit: Emit
+    definition: str | None = None  # a digest of what computes the values
 
 
 @dataclass(frozen=True, slots=True)

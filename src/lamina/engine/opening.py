@@ -58,7 +58,7 @@ def open_engine(
         on_failure.callback(recovered.close)
         _prepare(folder.path)
         disk.make_folder(STAGED)  # durable before a task of the first epoch writes into it
-        states = _open_states(plan, sources, recovered, folder, settings.partitions)
+        states = _open_states(plan, sources, recovered, folder, settings)
         engine = Engine(
             plan,
             runner=runner,
@@ -82,19 +82,25 @@ def _open_states(
     sources: Mapping[str, Source],
     recovered: Recovered,
     folder: RunFolder,
-    partitions: int,
+    settings: EngineSettings,
 ) -> States:
     """Every stream's state as recovery found it; a stream that is gone keeps its state aside."""
     state, disk = recovered.state, recovered.home.disk
     ranges = [each for commit in state.replayed for each in _ranges(commit)]
     found = found_states(state.manifest, state.files, ranges, disk)
-    states = States(disk, partitions)
+    states = States(disk, settings.partitions)
     states.note_ranges(each.place for each in ranges)
     operators = state.manifest.operators if state.manifest else {}
     for stream in plan.streams:
         if stream.operator is not None:
             each = _with_files(found.pop(stream.name, FoundState()), folder)
-            states.open(stream.name, stream.operator, each, operators.get(stream.name))
+            states.open(
+                stream.name,
+                stream.operator,
+                each,
+                operators.get(stream.name),
+                reuse=stream.name in settings.reuse_state,
+            )
     for source in sources:
         states.open_memory(source, found.pop(memory_name(source), FoundState()))
     for name, each in found.items():

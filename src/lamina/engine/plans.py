@@ -38,6 +38,7 @@ class EngineSettings:
     behind_max: int = 8  # epochs that a sink may lack before it holds the pipeline
     max_ahead_us: int | None = None
     retain: int = 3
+    reuse_state: frozenset[str] = frozenset()  # streams whose changed SELECT a person has accepted
     unsaved_max: int = 100  # epochs that a checkpoint may be overdue before it holds the pipeline
 
 

@@ -23,7 +23,12 @@ from lamina.state.operator import OperatorState
 from lamina.state.partition import look_up
 from lamina.state.run import Run
 from lamina.state.run_file import open_run
-from lamina.state.schema import StateSchema, check_merges_kept, check_successor
+from lamina.state.schema import (
+    StateSchema,
+    check_definition_kept,
+    check_merges_kept,
+    check_successor,
+)
 from lamina.state.vnodes import SlotRange
 
 MEMORY = StateSchema(
@@ -73,9 +78,18 @@ class States:
         return min(epochs, default=sys.maxsize)
 
     def open(
-        self, name: str, plan: OperatorPlan, found: FoundState, entries: OperatorRuns | None
+        self,
+        name: str,
+        plan: OperatorPlan,
+        found: FoundState,
+        entries: OperatorRuns | None,
+        *,
+        reuse: bool = False,
     ) -> None:
-        """The state of a stream as recovery found it; its columns must be those of today (R9)."""
+        """The state of a stream as recovery found it; its columns must be those of today (R9).
+
+        With *reuse* a person has said that the state of a changed SELECT still means the same.
+        """
         schema = schema_of(plan)
         if entries is not None and entries.keyed is not None:
             check_keys(name, entries.keyed, schema)
@@ -83,6 +97,8 @@ class States:
         if stored is not None:
             check_successor(stored, schema, name)
             check_merges_kept(stored, plan.merges, name)
+            if not reuse:
+                check_definition_kept(stored, plan.definition, name)
         self._operators[name] = OperatorState.open(
             schema, self._partitions, placed=found.placed, stored=found.stored
         )

@@ -87,7 +87,7 @@ def schema_of(plan: OperatorPlan) -> StateSchema:
     """The state's columns as the plan carries them."""
     key = pa.ipc.read_schema(pa.py_buffer(plan.key_schema))
     value = pa.ipc.read_schema(pa.py_buffer(plan.value_schema))
-    return StateSchema(key, value, plan.time, plan.merges)
+    return StateSchema(key, value, plan.time, plan.merges, plan.definition)
 
 
 def open_ref(ref: RunRef, disk: LocalDisk) -> Run:

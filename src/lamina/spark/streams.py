@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -14,10 +14,12 @@ from pyspark.sql.types import StructType
 from lamina.engine.model import OperatorPlan
 from lamina.engine.plans import EnginePlan, StreamPlan
 from lamina.errors import BadPipeline
+from lamina.format.canonical import Json, sha256_hex
 from lamina.format.manifest import pipeline_hash
 from lamina.pipeline.compile import Aggregation, Stateless, compile_select
 from lamina.pipeline.model import Emit, Pipeline, Source, Stream
 from lamina.pipeline.select import read_select
+from lamina.pipeline.tokens import Word
 from lamina.pipeline.variables import filled
 from lamina.spark.frames import arrow_schema, view
 from lamina.spark.sources import ddl
@@ -75,8 +77,14 @@ def compile_pipeline(
     reads_from: dict[str, frozenset[str]] = {n: frozenset({n}) for n in pipeline.sources}
     streams: dict[str, SparkStream] = {}
     plans: list[StreamPlan] = []
+    meanings: dict[str, Json] = {n: _meaning(s) for n, s in pipeline.sources.items()}
     for each in order:
         compiled = _compile(spark, pipeline.streams[each], schemas, named, file)
+        words = read_select(pipeline.streams[each], file).script.words
+        meanings[each] = [_words(words, compiled.variables), meanings[compiled.reads]]
+        if compiled.operator is not None:
+            operator = replace(compiled.operator, definition=pipeline_hash(meanings[each]))
+            compiled = replace(compiled, operator=operator)
         streams[each] = compiled
         schemas[each.lower()] = compiled.output
         reads_from[each] = reads_from[compiled.reads]
@@ -93,6 +101,22 @@ def compile_pipeline(
         },
     )
     return plan, streams
+
+
+def _meaning(source: Source) -> Json:
+    """What of a source its readers' state depends on; where it lies may change."""
+    columns: list[Json] = [[column.name.lower(), column.type.lower()] for column in source.columns]
+    return [columns, None if source.watermark is None else source.watermark.column.lower()]
+
+
+def _words(words: tuple[Word, ...], variables: Mapping[str, str]) -> Json:
+    """A SELECT without its spaces, comments and upper case; and what its variables are."""
+    texts: list[Json] = [
+        f"'{word.text}'" if word.is_string else word.text if word.is_quoted else word.text.lower()
+        for word in words
+    ]
+    values = {name: sha256_hex(value.encode()) for name, value in variables.items()}
+    return [texts, values]
 
 
 def _compile(

@@ -8,8 +8,8 @@ _op     uint8    0: these are the key's values; 1: the key is gone
 ...              the value columns, null where the key is gone
 
 The schema's metadata says how many of them are the key: `lamina.keys`; which is the time, if one
-is: `lamina.time`; how new values are merged with old ones: `lamina.merges`; and below which time
-everything is gone: `lamina.floor`.
+is: `lamina.time`; how new values are merged with old ones: `lamina.merges`; which definition they
+were computed by: `lamina.definition`; and below which time everything is gone: `lamina.floor`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SLOT, OP = "_slot", "_op"
 PUT, DELETE = 0, 1
 SYSTEM_COLUMNS = 2
 KEYS_META, TIME_META, FLOOR_META = b"lamina.keys", b"lamina.time", b"lamina.floor"
-MERGES_META = b"lamina.merges"
+MERGES_META, DEFINITION_META = b"lamina.merges", b"lamina.definition"
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class StateSchema:
     value: pa.Schema
     time: str | None = None  # rows are expired by it
     merges: tuple[Merge, ...] = ()  # without any, a new value takes the place of the old one
+    definition: str | None = None  # a digest of what computes the values, if anybody says
 
     def __post_init__(self) -> None:
         for name in ("key", "value"):
@@ -74,6 +75,8 @@ class StateSchema:
             meta[TIME_META] = self.time.encode()
         if self.merges:
             meta[MERGES_META] = encode([merge.to_json() for merge in self.merges])
+        if self.definition is not None:
+            meta[DEFINITION_META] = self.definition.encode()
         if floor is not None:
             meta[FLOOR_META] = str(floor).encode()
         return pa.schema(
@@ -139,7 +142,11 @@ def schema_of_run(schema: pa.Schema, where: str = "") -> StateSchema:
     time = meta[TIME_META].decode() if TIME_META in meta else None
     fields = list(schema)
     return StateSchema(
-        pa.schema(fields[SYSTEM_COLUMNS:end]), pa.schema(fields[end:]), time, _merges(meta, where)
+        pa.schema(fields[SYSTEM_COLUMNS:end]),
+        pa.schema(fields[end:]),
+        time,
+        _merges(meta, where),
+        meta[DEFINITION_META].decode() if DEFINITION_META in meta else None,
     )
 
 
@@ -164,6 +171,16 @@ def check_merges_kept(stored: StateSchema, merges: Sequence[Merge], what: str) -
         f"{what}: its values are merged by {now}, and by {was} in its state",
         advice="Use the merges it was written with, or start new state",
     )
+
+
+def check_definition_kept(stored: StateSchema, definition: str | None, what: str) -> None:
+    """State of the same columns may still mean another thing: a person decides."""
+    if None not in (stored.definition, definition) and stored.definition != definition:
+        raise StateChanged(
+            f"{what}: its SELECT, or what it reads, is not what its state was computed by",
+            advice="If the state still means the same, --reuse-state NAME keeps it. Otherwise give "
+            "the stream another name: it begins with nothing, and the old state is kept aside",
+        )
 
 
 def floor_of_run(schema: pa.Schema) -> int | None:
