@@ -204,20 +204,18 @@ class StatePartition:
         """Newest run first; a key that was found is not looked for again."""
         asked: list[Rows] = []
         rows: list[pa.RecordBatch] = []
-        left = np.arange(len(slots))
-        left_slots, left_keys = slots, list(keys)
+        left, left_slots = np.arange(len(slots)), slots
         for run in reversed(self.runs):
             if not left.size:
                 break
-            hits = find(run, self.schema, left_slots, left_keys)
+            hits = find(run, self.schema, left_slots, keys, left)
             if hits is None:
                 continue
-            asked.append(left[hits.asked])
+            asked.append(left.take(hits.asked))
             rows.append(hits.rows)
             missing = np.ones(len(left), np.bool_)
             missing[hits.asked] = False
             left, left_slots = left[missing], left_slots[missing]
-            left_keys = [column.filter(pa.array(missing)) for column in left_keys]
         return self._aligned(len(slots), asked, rows)
 
     def _aligned(self, count: int, asked: list[Rows], rows: list[pa.RecordBatch]) -> Looked:

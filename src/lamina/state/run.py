@@ -156,9 +156,16 @@ def block_of(
     return Block(offset, size, 0, batch.num_rows, int(slots[0]), int(slots[-1]), low, high)
 
 
-def find(run: Run, schema: StateSchema, slots: Slots, keys: Sequence[pa.Array]) -> Hits | None:
-    """Look keys up; *slots* are sorted, *keys* are theirs. None if the run has none of them.
+def find(
+    run: Run,
+    schema: StateSchema,
+    slots: Slots,
+    keys: Sequence[pa.Array],
+    rows: Rows | None = None,
+) -> Hits | None:
+    """Look keys up; *slots* are sorted. None if the run has none of them.
 
+    *keys* are theirs, or, with *rows*, those of more: *rows* says which is whose.
     Binary search for all of them at once. That a slot has the right key is asked in the end, once:
     a slot with several keys is so rare that it may cost.
     """
@@ -177,9 +184,9 @@ def find(run: Run, schema: StateSchema, slots: Slots, keys: Sequence[pa.Array]) 
         return None
     which = np.concatenate(asked)
     found = Hits(which, _rows_at(places, schema, slots.take(which), run.deletes))
-    if _same_keys(found, schema, keys).all():
+    if _same_keys(found, schema, keys, rows).all():
         return found
-    return _walk_collisions(run, schema, slots, keys, found.asked)
+    return _walk_collisions(run, schema, slots, keys, found.asked, rows)
 
 
 def _rows_at(
@@ -215,13 +222,20 @@ def _slots_in(here: Slots, slots: Slots, asked: Rows) -> tuple[Rows, Rows]:
     return asked[inside], at[inside]
 
 
-def _same_keys(found: Hits, schema: StateSchema, keys: Sequence[pa.Array]) -> Mask:
-    wanted = pa.array(found.asked)
+def _same_keys(
+    found: Hits, schema: StateSchema, keys: Sequence[pa.Array], rows: Rows | None
+) -> Mask:
+    wanted = pa.array(found.asked if rows is None else rows.take(found.asked))
     return equal(schema.keys_of(found.rows), [column.take(wanted) for column in keys])
 
 
-def _walk_collisions(
-    run: Run, schema: StateSchema, slots: Slots, keys: Sequence[pa.Array], candidates: Rows
+def _walk_collisions(  # noqa: PLR0917  what `find` has, and what it found
+    run: Run,
+    schema: StateSchema,
+    slots: Slots,
+    keys: Sequence[pa.Array],
+    candidates: Rows,
+    rows_of: Rows | None,
 ) -> Hits | None:
     """Every row of the slots in question, one after the other, in every block that has them."""
     asked, rows = [], []
@@ -235,7 +249,7 @@ def _walk_collisions(
         left, at = _slots_in(here, slots, candidates[part])
         while left.size:
             taken = batch.take(pa.array(at)).replace_schema_metadata(None)
-            same = _same_keys(Hits(left, taken), schema, keys)
+            same = _same_keys(Hits(left, taken), schema, keys, rows_of)
             asked.append(left[same])
             rows.append(taken.filter(pa.array(same)))
             left, at = left[~same], at[~same] + 1
