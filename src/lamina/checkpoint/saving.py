@@ -51,6 +51,7 @@ class Saving:
         *,
         parent: CheckpointId | None,
         pipeline: Pipeline = NO_PIPELINE,
+        compression: str | None = None,
     ) -> None:
         self._checkpointer = checkpointer
         self._commit = commit
@@ -58,6 +59,7 @@ class Saving:
         self._folder = folder
         self._parent = parent
         self._pipeline = pipeline
+        self._compression = compression
         self._saved: Saved | None = None
         self._error: BaseException | None = None
         self._thread = Thread(target=self._run, name="lamina-checkpoint", daemon=True)
@@ -90,7 +92,13 @@ class Saving:
 
     def _save(self) -> Saved:
         begin = self._checkpointer.begin(self._parent, full=self._parent is None)
-        saved = save(self._checkpointer, begin, self._operators, self._folder)
+        saved = save(
+            self._checkpointer,
+            begin,
+            self._operators,
+            self._folder,
+            compression=self._compression,
+        )
         commit = self._commit
         head = CheckpointManifest(
             checkpoint_id=begin.id,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from lamina.checkpoint.checkpointer import Checkpointer, PartitionData
 from lamina.errors import StateChanged
@@ -20,7 +21,7 @@ from lamina.state.local import RunFolder
 from lamina.state.operator import HASH, OperatorState, columns_of, merge_runs
 from lamina.state.partition import StatePartition
 from lamina.state.run import Run
-from lamina.state.run_file import check_run, open_run
+from lamina.state.run_file import check_run, open_run, with_compression
 from lamina.state.schema import StateSchema
 from lamina.state.vnodes import SlotRange
 
@@ -55,7 +56,6 @@ class _Upload:
     partition: int
     run: Run
     kind: str
-    inline: bool = False
 
 
 @dataclass(slots=True)
@@ -69,8 +69,13 @@ def save(
     begin: Begin,
     operators: Mapping[str, OperatorState],
     folder: RunFolder,
+    *,
+    compression: str | None = None,
 ) -> SavedState:
-    """Upload what the parent does not have. May run beside epochs: lists are values."""
+    """Upload what the parent does not have. May run beside epochs: lists are values.
+
+    With *compression* files are uploaded with compressed buffers; local ones stay as they are.
+    """
     lists: dict[str, _Lists] = {}
     uploads: list[_Upload] = []
     for name, operator in sorted(operators.items()):
@@ -80,12 +85,13 @@ def save(
             found.partitions[number] = settled
             found.listed[number] = [leaf for run in settled.runs for leaf in run.leaves]
             uploads += _missing(name, number, settled, operator.stored)
-    fresh = _upload(checkpointer, begin, uploads, _inline_budget(operators, lists))
+    budget = _inline_budget(operators, lists)
+    fresh = _upload(checkpointer, begin, uploads, budget=budget, compression=compression)
     saved = {
         name: _saved(operators[name], found, fresh.get(name, {})) for name, found in lists.items()
     }
-    files = [upload for upload in uploads if not upload.inline]
-    return SavedState(saved, sum(u.run.size for u in files), len(files))
+    sizes = [e.size for found in fresh.values() for e in found.values() if e.path is not None]
+    return SavedState(saved, sum(sizes), len(sizes))
 
 
 def settle(state: OperatorState, saved: SavedOperator) -> OperatorState:
@@ -210,7 +216,12 @@ def _inline_budget(operators: Mapping[str, OperatorState], lists: Mapping[str, _
 
 
 def _upload(
-    checkpointer: Checkpointer, begin: Begin, uploads: Iterable[_Upload], budget: int
+    checkpointer: Checkpointer,
+    begin: Begin,
+    uploads: Iterable[_Upload],
+    *,
+    budget: int,
+    compression: str | None,
 ) -> dict[str, dict[str, Entry]]:
     """Small runs into the manifest, smallest first, the others into the store."""
     entries: dict[str, dict[str, Entry]] = {}
@@ -222,7 +233,6 @@ def _upload(
         check_run(open_run(run.path))  # a damaged file can be made again; a damaged object cannot
         if run.size <= min(INLINE_BYTES_MAX, budget):
             budget -= run.size
-            upload.inline = True
             entry = Entry.inline(
                 "snap" if upload.kind == "snap" else "delta",
                 run.path.read_bytes(),
@@ -232,7 +242,7 @@ def _upload(
             )
             entries.setdefault(upload.operator, {})[run.name] = _ranked(entry, run)
             continue
-        parts.append(_part(upload))
+        parts.append(_part(upload, run.path, compression))
         by_place[upload.operator, upload.partition, run.last_epoch] = upload
     for operator, number, entry in checkpointer.save_partitions(begin.id, parts):
         run = by_place[operator, number, entry.last_epoch].run
@@ -240,9 +250,11 @@ def _upload(
     return entries
 
 
-def _part(upload: _Upload) -> PartitionData:
+def _part(upload: _Upload, path: Path, compression: str | None) -> PartitionData:
     run = upload.run
-    assert run.path is not None
+    if compression is not None:
+        path = path.with_name(f"{path.name}.{compression}")
+        with_compression(run, path, compression)
     return PartitionData(
         operator=upload.operator,
         partition=upload.partition,
@@ -250,7 +262,7 @@ def _part(upload: _Upload) -> PartitionData:
         first_epoch=run.first_epoch,
         last_epoch=run.last_epoch,
         rows=run.rows,
-        data=run.path,
+        data=path,
     )
 
 

@@ -57,3 +57,10 @@ def check_bytes(given: object) -> None:
             f"keys and values are bytes, not {type(given).__name__}",
             advice="Tables take any Arrow type",
         )
+
+
+def value_of(table: Table, key: bytes) -> bytes | None:
+    """What the table of bytes has for a key."""
+    found = table.get(pa.record_batch({"key": pa.array([key], pa.binary())}))
+    value: bytes | None = found.values.column(0)[0].as_py()
+    return value

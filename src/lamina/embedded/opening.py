@@ -30,6 +30,7 @@ def open_store(
     take_over_home: bool = False,
     start_fresh: bool = False,
     retain: int = 3,
+    compression: str | None = None,
     clock: Clock | None = None,
 ) -> EmbeddedStore:
     """Open keyed state for reading and writing, at its last acknowledged commit.
@@ -37,10 +38,13 @@ def open_store(
     A folder holds both the log (`home/`) and the checkpoints (`checkpoints/`). With a URL of an
     object store, *home* is a local folder for the log. *partitions* is kept from the last time
     unless it is given. *lose_after*, *take_over_home* and *start_fresh* are what only a person may
-    decide. WAL is kept back to the oldest of *retain* checkpoints.
+    decide. WAL is kept back to the oldest of *retain* checkpoints. With *compression* ("zstd" or
+    "lz4") files of checkpoints are smaller, and are unpacked when the state is opened from them.
     """
     if partitions is not None:
         check_partitions(partitions)
+    if compression not in (None, "zstd", "lz4"):
+        raise UsageError(f"compression is zstd or lz4, not {compression!r}")
     clock = clock or SystemClock()
     store, home_path = places(path_or_url, home)
     config = RecoveryConfig(
@@ -56,6 +60,7 @@ def open_store(
         config=config,
         partitions=partitions,
         retain=retain,
+        compression=compression,
     )
 
 
@@ -67,6 +72,7 @@ def open_home(
     config: RecoveryConfig,
     partitions: int | None,
     retain: int,
+    compression: str | None = None,
 ) -> EmbeddedStore:
     """The same with a log on any disk; run files lie in a folder of their own below *local*.
 
@@ -89,6 +95,7 @@ def open_home(
             RunFolder(scratch),
             partitions=partitions or _partitions(recovered),
             retain=retain,
+            compression=compression,
         )
     except BaseException:
         recovered.close()

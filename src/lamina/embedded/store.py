@@ -17,7 +17,7 @@ from lamina.checkpoint import create_savepoint
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.savepoints import Savepoint
 from lamina.checkpoint.saving import Saved, Saving
-from lamina.embedded.byte_table import BYTE_TABLE, BYTES, Puts, check_bytes
+from lamina.embedded.byte_table import BYTE_TABLE, BYTES, Puts, check_bytes, value_of
 from lamina.embedded.fetching import fetch_runs, find_checkpoint
 from lamina.embedded.loading import load_states
 from lamina.embedded.offsets import Offsets, connectors
@@ -49,6 +49,7 @@ class EmbeddedStore:
         *,
         partitions: int,
         retain: int,
+        compression: str | None = None,
     ) -> None:
         state = recovered.state
         self._checkpointer = checkpointer
@@ -57,6 +58,7 @@ class EmbeddedStore:
         self._folder = folder
         self._partitions = partitions
         self._retain = retain
+        self._compression = compression
         self.report: RecoveryReport = state.report
         self._head: Point | None = state.head
         self._next_epoch = state.next_epoch
@@ -109,11 +111,7 @@ class EmbeddedStore:
         """The value of a key, also one that is not committed yet; None if there is none."""
         self._check_open()
         check_bytes(key)
-        if key in self._puts:
-            return self._puts[key]
-        found = self._bytes().get(pa.record_batch({"key": pa.array([key], pa.binary())}))
-        value: bytes | None = found.values.column(0)[0].as_py()
-        return value
+        return self._puts[key] if key in self._puts else value_of(self._bytes(), key)
 
     def scan(self) -> Iterator[tuple[bytes, bytes]]:
         """Every key and value, in the order of their hashes."""
@@ -317,6 +315,7 @@ class EmbeddedStore:
             {name: table.settled() for name, table in self._tables.items()},
             self._folder,
             parent=self.last_checkpoint,
+            compression=self._compression,
         )
 
     def _saved(self) -> Saved:

@@ -16,7 +16,7 @@ from lamina.format.manifest_model import CheckpointManifest
 from lamina.format.manifest_model import Run as Entry
 from lamina.state.layers import PlacedRun
 from lamina.state.run import Run, run_of_batch
-from lamina.state.run_file import open_run, read_run
+from lamina.state.run_file import open_run, read_run, with_compression
 from lamina.state.schema import StateSchema, check_successor
 from lamina.state.vnodes import SlotRange
 from lamina.wal.reader import SegmentReader
@@ -106,6 +106,14 @@ def run_name(place: WalRange) -> str:
     return f"{place.segment}:{place.offset}"
 
 
+def _plain(path: Path) -> Run:
+    """A run file that can be mapped: one with compressed buffers is unpacked beside it, once."""
+    run = open_run(path)
+    if run.compression is None:
+        return run
+    return with_compression(run, path.with_name(f"{path.name}.plain"), None)
+
+
 def _opener(files: Mapping[str, Path]) -> Callable[[Entry], Run]:
     opened: dict[str, Run] = {}
 
@@ -114,7 +122,7 @@ def _opener(files: Mapping[str, Path]) -> Callable[[Entry], Run]:
         if name not in opened:
             inline = entry.decode_inline()
             if inline is None:
-                opened[name] = open_run(files[name])
+                opened[name] = _plain(files[name])
             else:
                 opened[name] = read_run(pa.py_buffer(inline), name)
         run = opened[name]

@@ -46,6 +46,7 @@ class Run:
     within: SlotRange = EVERYTHING  # where it has rows that count
     path: Path | None = None  # of a run file
     inputs: tuple[str, ...] = ()  # of a merged one: the names of what it was made of
+    compression: str | None = None  # of its buffers: then every look unpacks a block
     parts: tuple[Run, ...] = ()  # of a layer: the runs that stand side by side in it
     deletes: int | None = None  # among its rows, if that is known
 

@@ -110,9 +110,24 @@ def read_run(data: pa.Buffer, where: str) -> Run:
         rows=footer.rows,
         size=data.size,
         blocks=footer.blocks,
+        compression=footer.compression,
         load=_loader(data, footer, arrow, where),
         deletes=footer.deletes,
     )
+
+
+def with_compression(run: Run, path: Path, compression: str | None) -> Run:
+    """The same rows in another file, with compressed buffers or, for looking keys up, without."""
+    epochs = Epochs(run.first_epoch, run.last_epoch)
+    write_run(
+        path,
+        run.slices(run.schema),
+        run.schema,
+        epochs=epochs,
+        floor=run.floor,
+        compression=compression,
+    )
+    return open_run(path)
 
 
 def footer_of(data: pa.Buffer, where: str) -> Footer:
