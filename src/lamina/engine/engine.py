@@ -113,6 +113,11 @@ class Engine:
         return self._head.epoch if self._head else 0
 
     @property
+    def saved_epoch(self) -> int:
+        """The epoch of the last checkpoint; 0 before the first."""
+        return self._saves.base_epoch
+
+    @property
     def publisher(self) -> Publisher:
         return self._publisher
 

@@ -26,6 +26,7 @@ from lamina.engine.model import (
 )
 from lamina.engine.task import results_of
 from lamina.engine.wire import decode_result
+from lamina.spark.failures import spark_errors
 from lamina.spark.frames import map_in_arrow, settings, view
 from lamina.spark.sources import SparkSource
 from lamina.spark.streams import SparkStream
@@ -49,7 +50,7 @@ class SparkRunner:
         self._times = times
 
     def run(self, work: StreamWork) -> StreamResult:
-        with settings(self._spark, pinned(work.partitions)):
+        with spark_errors(), settings(self._spark, pinned(work.partitions)):
             stream = self._streams[work.stream]
             rows, observation = self._input(work, stream)
             if stream.operator is None:

@@ -11,10 +11,8 @@ from pyspark.sql import SparkSession
 from lamina.clock import Clock, SystemClock
 from lamina.connectors.opening import open_sink
 from lamina.engine.engine import Engine
-from lamina.engine.model import StreamResult, StreamWork
 from lamina.engine.opening import open_engine
 from lamina.engine.plans import EngineSettings, FailPoint
-from lamina.engine.ports import Runner
 from lamina.pipeline.checks import check_pipeline, order
 from lamina.pipeline.model import Pipeline
 from lamina.recovery.manager import RecoveryConfig
@@ -63,8 +61,7 @@ def run(
     wanted, clock, stop = run_settings, clock or SystemClock(), stop or threading.Event()
     check_pipeline(pipeline, file=wanted.file)
     with stopping(stop), spark_errors():
-        saved = _Saved()
-        engine = _open(pipeline, wanted, spark, clock=clock, fail_point=fail_point, saved=saved)
+        engine = _open(pipeline, wanted, spark, clock=clock, fail_point=fail_point)
         try:
             Loop(
                 engine,
@@ -75,32 +72,11 @@ def run(
                 watcher=watcher,
                 until=Until(wanted.once, wanted.available_now, wanted.until_epoch),
                 interval_s=wanted.interval_s,
-                saved_epoch=lambda: saved.epoch,
+                saved_epoch=lambda: engine.saved_epoch,
             ).run()
         finally:
             engine.close()
         return engine.epoch
-
-
-@dataclass(slots=True)
-class _Saved:
-    """The epoch of the last checkpoint, as the work of every epoch names it."""
-
-    epoch: int = 0
-
-    def noting(self, runner: Runner) -> Runner:
-        return _Noting(self, runner)
-
-
-@dataclass(frozen=True, slots=True)
-class _Noting:
-    saved: _Saved
-    runner: Runner
-
-    def run(self, work: StreamWork) -> StreamResult:
-        self.saved.epoch = work.saved_epoch
-        with spark_errors():
-            return self.runner.run(work)
 
 
 def _open(
@@ -110,7 +86,6 @@ def _open(
     *,
     clock: Clock,
     fail_point: FailPoint,
-    saved: _Saved,
 ) -> Engine:
     partitions = wanted.engine.partitions
     with settings(spark, pinned(partitions)):
@@ -124,7 +99,7 @@ def _open(
         plan,
         home=wanted.home,
         store=open_store(wanted.store),
-        runner=saved.noting(SparkRunner(spark, streams, sources, times)),
+        runner=SparkRunner(spark, streams, sources, times),
         sources=sources,
         sinks={sink.name: open_sink(sink, wanted.folder, file=wanted.file) for sink in sinks},
         settings=wanted.engine,
