@@ -54,7 +54,7 @@ class ParquetSink:
     def fence(self, generation: int) -> SinkPosition:
         check_fence(self.position(), generation)
         with typed_errors(self._log):
-            self._log.mkdir(parents=True, exist_ok=True)
+            _make_folder(self._log)
             _write(self._log / f"fence-{generation:020d}.json", b"{}")
             for left in self._folder.glob(".epoch-*"):
                 shutil.rmtree(left, ignore_errors=True)  # who was at it is fenced, or dead
@@ -139,6 +139,14 @@ def _write_aside(path: Path, data: bytes) -> Path:
     temporary.write_bytes(data)
     _sync(temporary)
     return temporary
+
+
+def _make_folder(folder: Path) -> None:
+    """With its parents, and every name that is new on disk: what is published lies below it."""
+    new = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in new:
+        _sync(each.parent)
 
 
 def _sync(path: Path) -> None:
