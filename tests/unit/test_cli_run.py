@@ -46,6 +46,13 @@ def test_no_such_file(tmp_path: Path) -> None:
     assert "lamina init" in result.stderr
 
 
+def test_a_stream_that_is_not_there_cannot_have_its_state_used_again(pipeline: Path) -> None:
+    result = lamina("run", pipeline, "--reuse-state", "count")
+    assert result.exit_code == 2
+    assert "no stream of this name" in result.stderr
+    assert "counts" in result.stderr
+
+
 def test_a_folder_and_bytes_that_are_no_text(tmp_path: Path) -> None:
     assert lamina("run", tmp_path).exit_code == 2
     (tmp_path / "x.sql").write_bytes(b"CREATE \xff")

@@ -16,8 +16,9 @@ from lamina.cli.screen import Answered
 from lamina.clock import SystemClock
 from lamina.engine.plans import EngineSettings
 from lamina.engine.ports import Limits
-from lamina.errors import Fenced, LaminaError
+from lamina.errors import Fenced, LaminaError, UsageError
 from lamina.pipeline.checks import check_pipeline
+from lamina.pipeline.model import Pipeline
 from lamina.recovery import RecoveryConfig
 from lamina.running.control import Status, read_status
 from lamina.running.holder import find_holder
@@ -130,10 +131,20 @@ def _recovery(given: dict[str, Any]) -> RecoveryConfig:
     )
 
 
+def _check_streams(named: frozenset[str], pipeline: Pipeline) -> None:
+    """A name that no stream has would be passed over in silence."""
+    for name in sorted(named - set(pipeline.streams)):
+        raise UsageError(
+            f"--reuse-state {name}: the pipeline has no stream of this name",
+            advice=f"It has {', '.join(sorted(pipeline.streams)) or 'none'}",
+        )
+
+
 def _run(wanted: Wanted, screen: RunScreen) -> None:
     """Everything that needs no Spark is checked before one is started."""
     pipeline = wanted.place.read()
     check_pipeline(pipeline, file=str(wanted.place.file))
+    _check_streams(wanted.engine.reuse_state, pipeline)
     _check_free(wanted.place.home)
     require_spark("`lamina run`")
     from lamina.spark.running import RunSettings, run  # noqa: PLC0415  an extra
