@@ -27,15 +27,21 @@ from lamina.engine.model import (
     StreamWork,
     TaskResult,
 )
-from lamina.engine.planning import EpochPlan, Watermarks, plan_epoch
+from lamina.engine.planning import (
+    END_US,
+    EpochPlan,
+    Watermarks,
+    applied_of,
+    plan_epoch,
+)
 from lamina.engine.plans import EnginePlan, EngineSettings, EpochReport, FailPoint, StreamPlan
 from lamina.engine.ports import Runner, Sink, Source
 from lamina.engine.publishing import Publisher
+from lamina.engine.records import offsets_after, report_of, staged_for
 from lamina.engine.saves import Saves
 from lamina.engine.states import States, memory_name
 from lamina.errors import Refused
-from lamina.format.commit import CommitRecord, Point, StagedFile
-from lamina.format.manifest_model import ConnectorCheckpoint
+from lamina.format.commit import CommitRecord, Point
 from lamina.ids import CheckpointId
 from lamina.recovery.manager import Recovered
 from lamina.recovery.state import RecoveryReport
@@ -106,7 +112,7 @@ class Engine:
             name: each for name, each in state.source_offsets.items() if name not in self._sources
         }
         self._watermarks = Watermarks(dict(state.source_watermarks))
-        self._applied = Watermarks()
+        self._applied = applied_of(state.source_offsets)
 
     @property
     def epoch(self) -> int:
@@ -148,7 +154,15 @@ class Engine:
         commit = self._decide(plan, results)
         self._publish()
         self._saves.advance()
-        return self._report(plan, commit, results, started)
+        return report_of(
+            plan,
+            commit,
+            results,
+            watermark=self._watermarks.of(frozenset(self._plan.delays_us)),
+            seconds=self._clock.monotonic() - started,
+            sinks=self._plan.sinks,
+            behind=self._publisher.behind,
+        )
 
     def checkpoint(self) -> CheckpointId | None:
         """Save now, and wait for it; None before the first epoch."""
@@ -190,7 +204,23 @@ class Engine:
             name: source.plan(self._offsets[name], limits, self._states.memory(name))
             for name, source in sorted(self._sources.items())
         }
-        return plan_epoch(self._next_epoch, ranges, self._watermarks, self._applied)
+        drain = self._plan.delays_us if self._settings.drain else ()
+        plan = plan_epoch(self._next_epoch, ranges, self._watermarks, self._applied, drain=drain)
+        if plan is not None:
+            self._check_not_drained(plan)
+        return plan
+
+    def _check_not_drained(self, plan: EpochPlan) -> None:
+        """All windows of a drained source are closed: new rows would all be late."""
+        windowed = {s for stream in self._plan.streams if stream.has_window for s in stream.sources}
+        for source, each in plan.ranges.items():
+            drained = self._watermarks.by_source.get(source) == END_US
+            if drained and source in windowed and each.start != each.end:
+                raise Refused(
+                    f"the source {source!r} was drained, and now there is more of it: all its "
+                    "windows are closed, so every row would be late",
+                    advice="Go back to a checkpoint from before, or run without --drain next time",
+                )
 
     # run
 
@@ -214,6 +244,7 @@ class Engine:
             before = results[stream.reads].tasks
             reads = StagedRows(stream.reads, tuple(s.path for t in before for s in t.staged))
         watermark = plan.watermarks.of(stream.sources)
+        lateness = self._applied if self._follows_windows(stream) else plan.watermarks
         return StreamWork(
             stream=stream.name,
             epoch=plan.epoch,
@@ -225,11 +256,22 @@ class Engine:
             input=reads,
             operator=stream.operator,
             runs=self._states.refs(stream.name) if stream.operator else (),
-            floor=None if watermark is None else watermark + 1,  # late: window_end <= watermark
+            late_floor=_above(lateness.of(stream.sources)),
+            floor=_above(watermark),
             state_folder=str(self._folder.path),
             saved_epoch=self._saves.base_epoch,
             latest_max_us=self._latest_max(stream.reads),
         )
+
+    def _follows_windows(self, stream: StreamPlan) -> bool:
+        """Whether it reads rows of windows that close by the same watermark, in the same epoch.
+
+        They are late only by the one before: with it, all that they close up to was closed.
+        """
+        before = next((each for each in self._plan.streams if each.name == stream.reads), None)
+        if before is None:
+            return False
+        return before.has_window or self._follows_windows(before)
 
     def _latest_max(self, source: str) -> int | None:
         """An event time that is further ahead does not move the watermark of its source."""
@@ -244,8 +286,21 @@ class Engine:
         for name, each in plan.ranges.items():
             self._sources[name].confirm(each)
         memories = self._remember(plan)
-        after = self._watermarks_after(results)
-        commit = self._record(plan, results, memories, after)
+        after = self._watermarks_after(plan, results)
+        done = [task for result in results.values() for task in result.tasks]
+        done += [task for each in memories.values() for task in each]
+        commit = CommitRecord(
+            epoch=plan.epoch,
+            generation=self._driver.generation,
+            parent=self._head,
+            follows=self._driver.head,
+            partitions=self._settings.partitions,
+            source_offsets={**self._aside, **offsets_after(plan)},
+            watermark=plan.watermarks.of(frozenset(self._plan.delays_us)),
+            source_watermarks=dict(after.by_source),
+            ranges=tuple(task.range for task in done if task.range is not None),
+            staged=staged_for(self._plan.sinks, results),
+        )
         self._fail_point("before COMMIT")
         self._broken = True  # until memory says what the log says
         self._head = self._driver.commit(commit)  # THE decision
@@ -264,45 +319,11 @@ class Engine:
         self._broken = False
         return commit
 
-    def _watermarks_after(self, results: Mapping[str, StreamResult]) -> Watermarks:
+    def _watermarks_after(self, plan: EpochPlan, results: Mapping[str, StreamResult]) -> Watermarks:
         seen: dict[str, Seen] = {}
         for result in results.values():
             seen.update(result.seen)
-        return self._watermarks.advanced(seen, self._plan.delays_us, self._settings.max_ahead_us)
-
-    def _record(
-        self,
-        plan: EpochPlan,
-        results: Mapping[str, StreamResult],
-        memories: Mapping[str, tuple[TaskResult, ...]],
-        after: Watermarks,
-    ) -> CommitRecord:
-        offsets = {
-            name: ConnectorCheckpoint.with_offsets(plan.epoch, each.end)
-            for name, each in plan.ranges.items()
-        }
-        return CommitRecord(
-            epoch=plan.epoch,
-            generation=self._driver.generation,
-            parent=self._head,
-            follows=self._driver.head,
-            partitions=self._settings.partitions,
-            source_offsets={**self._aside, **offsets},
-            watermark=plan.watermarks.of(frozenset(self._plan.delays_us)),
-            source_watermarks=dict(after.by_source),
-            ranges=tuple(
-                task.range
-                for tasks in (*(r.tasks for r in results.values()), *memories.values())
-                for task in tasks
-                if task.range is not None
-            ),
-            staged=tuple(
-                StagedFile(sink, file.path, file.size, file.sha256, file.rows)
-                for sink, stream in sorted(self._plan.sinks.items())
-                for task in results[stream].tasks
-                for file in task.staged
-            ),
-        )
+        return plan.watermarks.advanced(seen, self._plan.delays_us, self._settings.max_ahead_us)
 
     def _remember(self, plan: EpochPlan) -> dict[str, tuple[TaskResult, ...]]:
         """The files that this epoch reads, as runs of the source's memory in the driver's log."""
@@ -350,24 +371,7 @@ class Engine:
                 publisher.add(name, known[commit.point.digest])
         return publisher
 
-    def _report(
-        self,
-        plan: EpochPlan,
-        commit: CommitRecord,
-        results: Mapping[str, StreamResult],
-        started: float,
-    ) -> EpochReport:
-        seen = {name: each for result in results.values() for name, each in result.seen.items()}
-        out: dict[str, int] = dict.fromkeys(self._plan.sinks, 0)
-        for file in commit.staged:
-            out[file.sink] += file.rows
-        return EpochReport(
-            epoch=plan.epoch,
-            rows={name: each.rows for name, each in seen.items()},
-            rows_out=out,
-            late=sum(task.late for result in results.values() for task in result.tasks),
-            watermark=self._watermarks.of(frozenset(self._plan.delays_us)),
-            seconds=self._clock.monotonic() - started,
-            sinks_behind=self._publisher.behind,
-            without_time=sum(each.without_time for each in seen.values()),
-        )
+
+def _above(watermark: int | None) -> int | None:
+    """What is not late begins here: late is a window that ends at the watermark, or before it."""
+    return None if watermark is None else watermark + 1

@@ -89,7 +89,8 @@ class StreamWork:
     input: SourceRange | StagedRows
     operator: OperatorPlan | None = None
     runs: tuple[tuple[RunRef, ...], ...] = ()  # by partition, oldest first
-    floor: int | None = None  # what is older is late, and gone when this epoch is over
+    late_floor: int | None = None  # what is older is late
+    floor: int | None = None  # what is older is gone when this epoch is over
     state_folder: str = ""
     saved_epoch: int = 0  # a checkpoint has everything up to here: WAL goes on in a new segment
     latest_max_us: int | None = None  # a later event time does not count in what was `Seen`

@@ -2,15 +2,21 @@
 
 An epoch applies the watermark that was committed with its parent. The latest event time of the rows
 that it reads acts in the next one. So with the same epochs the result is the same, whatever was
-killed in between.
+killed in between. What an epoch has applied is committed with it, beside the offsets of the source.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from lamina.engine.model import Seen, SourceRange
+from lamina.engine.model import Offset, Seen, SourceRange
+from lamina.format.manifest_model import ConnectorCheckpoint
+
+END_US = 1 << 62
+"""The watermark of a source that is drained: later than any time that Spark can read."""
+
+_APPLIED = "applied_watermark_us"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,30 @@ class Watermarks:
             after[source] = now if before is None else max(before, now)
         return Watermarks(after)
 
+    def ended(self, sources: Iterable[str]) -> Watermarks:
+        """As they are when nothing more is to come of *sources*."""
+        return Watermarks({**self.by_source, **dict.fromkeys(sources, END_US)})
+
+    def only(self, sources: Iterable[str]) -> Watermarks:
+        return Watermarks({s: self.by_source[s] for s in sources if s in self.by_source})
+
+
+def stood_at(epoch: int, end: Offset, applied: int | None) -> ConnectorCheckpoint:
+    """Where a source stands after an epoch, and the watermark that the epoch has applied to it."""
+    metadata = {} if applied is None else {_APPLIED: str(applied)}
+    return ConnectorCheckpoint(dict(end), epoch, metadata)
+
+
+def applied_of(checkpoints: Mapping[str, ConnectorCheckpoint]) -> Watermarks:
+    """What the last epoch has applied, as it was committed."""
+    return Watermarks(
+        {
+            source: int(each.metadata[_APPLIED])
+            for source, each in checkpoints.items()
+            if _APPLIED in each.metadata
+        }
+    )
+
 
 @dataclass(frozen=True, slots=True)
 class EpochPlan:
@@ -68,11 +98,17 @@ def plan_epoch(
     ranges: Mapping[str, SourceRange],
     committed: Watermarks,
     applied: Watermarks,
+    *,
+    drain: Iterable[str] = (),
 ) -> EpochPlan | None:
     """The next epoch, or None if there is nothing to do.
 
     Something is to do if a source has more, or if the committed watermark has moved on and no epoch
-    has applied it yet: after the last data one more epoch closes windows.
+    has applied it yet: after the last data one more epoch closes windows. To *drain* sources is to
+    say that nothing more comes of them: then one epoch without input closes all windows.
     """
     plan = EpochPlan(epoch, ranges, committed)
-    return plan if plan.has_input or committed != applied else None
+    if plan.has_input or committed.only(ranges) != applied.only(ranges):
+        return plan
+    ended = committed.ended(drain)
+    return EpochPlan(epoch, ranges, ended) if ended != committed else None

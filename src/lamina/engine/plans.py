@@ -18,6 +18,10 @@ class StreamPlan:
     sources: frozenset[str]  # all that its rows come from
     operator: OperatorPlan | None = None
 
+    @property
+    def has_window(self) -> bool:
+        return self.operator is not None and self.operator.time is not None
+
 
 @dataclass(frozen=True, slots=True)
 class EnginePlan:
@@ -34,12 +38,14 @@ class EnginePlan:
 class EngineSettings:
     partitions: int = 1
     limits: Limits = field(default_factory=Limits)
-    checkpoint_epochs: int = 10  # a checkpoint after this many; 0: only on request
+    checkpoint_epochs: int = 10  # a checkpoint after this many; 0: not because of their number
+    checkpoint_s: float | None = None  # a checkpoint when the last one is this old; None: no
     behind_max: int = 8  # epochs that a sink may lack before it holds the pipeline
     max_ahead_us: int | None = None
     retain: int = 3
     reuse_state: frozenset[str] = frozenset()  # streams whose changed SELECT a person has accepted
     unsaved_max: int = 100  # epochs that a checkpoint may be overdue before it holds the pipeline
+    drain: bool = False  # when everything is read, nothing more is to come: all windows close
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,7 @@ class EpochReport:
     seconds: float
     sinks_behind: int
     without_time: int = 0  # rows that were left out because they have no event time
+    keys: int = 0  # rows of all runs of the state: at least its keys
 
 
 FailPoint = Callable[[str], None]

@@ -33,8 +33,8 @@ from lamina.state.schema import FLOOR_META, StateSchema, time_values
 from lamina.state.vnodes import Mask, SlotRange, Slots, slots_of
 from lamina.wal.writer import CoreWalWriter
 
-VNODE, HASH = "_vnode", "_hash"
-"""The columns that Spark computes beside the partials: where a key belongs."""
+VNODE, HASH, ROWS = "_vnode", "_hash", "_rows"
+"""The columns that Spark computes beside the partials: where a key belongs, rows of a partial."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def update_state(task: TaskWork, batches: Iterable[pa.RecordBatch]) -> Updated:
     assert plan is not None
     schema = schema_of(plan)
     partition, merged = _open(task, schema)
-    changed, rows_in, late = _changes(schema, batches, partition.within, work.floor)
+    changed, rows_in, late = _changes(schema, batches, partition.within, work.late_floor)
     run = partition.apply(changed, old_values=False).run
     after = partition.with_run(run_of_batch(run)) if run.num_rows else partition
     rows = [schema.rows_of(run)] if run.num_rows else []
@@ -127,7 +127,7 @@ def _changes(
     if not listed:
         return pa.RecordBatch.from_pylist([], schema.run), 0, 0
     batch = pa.concat_batches(listed)
-    rows_in = batch.num_rows
+    rows_in = _rows(batch)
     if floor is not None and schema.time is not None:
         batch = batch.filter(pa.array(_on_time(schema, batch, floor)))
     vnodes = np.asarray(batch.column(VNODE).to_numpy(zero_copy_only=False))
@@ -136,7 +136,14 @@ def _changes(
     _check_placement(within, slots)
     columns = [_typed(batch.column(field.name), field) for field in schema.row]
     rows = pa.RecordBatch.from_arrays(columns, schema=schema.row)
-    return changes(schema, rows, slots=slots), rows_in, rows_in - batch.num_rows
+    return changes(schema, rows, slots=slots), rows_in, rows_in - _rows(batch)
+
+
+def _rows(partials: pa.RecordBatch) -> int:
+    """How many rows they are of, as far as they say; a row counts in each of its windows."""
+    if ROWS not in partials.schema.names:
+        return int(partials.num_rows)
+    return int(partials.column(ROWS).to_numpy(zero_copy_only=False).sum())
 
 
 def _on_time(schema: StateSchema, batch: pa.RecordBatch, floor: int) -> Mask:

@@ -43,11 +43,15 @@ class Aggregation:
     window: int | None  # which key of the GROUP BY is a window
     merges: tuple[Merge, ...]
     outputs: tuple[str, ...]
-    _partial: tuple[str, str] = field(repr=False)
+    _partial: tuple[str, str, str] = field(repr=False)  # columns, their expressions, the rest
     _final: tuple[str, str, str] = field(repr=False)  # outputs, columns of the state, HAVING
 
-    def partial(self, view: str) -> str:
-        return view.join(self._partial)
+    def partial(self, view: str, rows: str = "") -> str:
+        """Partials of the rows of *view*; if *rows* has a name, with a column that counts them."""
+        columns, expressions, rest = self._partial
+        if rows:
+            columns, expressions = f"{columns}, {rows}", f"{expressions}, count(1) AS {rows}"
+        return f"SELECT {columns} FROM (SELECT {expressions} FROM {view}{rest})"
 
     def final(self, view: str, carry: str = "") -> str:
         """Rows of the state as people see them.
@@ -178,7 +182,7 @@ class _Compiler:
 
     # texts
 
-    def _partial_text(self) -> tuple[str, str]:
+    def _partial_text(self) -> tuple[str, str, str]:
         select = self._select
         texts = [window_text(self._script, key.words) for key in self._keys]
         keys = [f"{text} AS k{i}" for i, text in enumerate(texts)]
@@ -190,10 +194,7 @@ class _Compiler:
         where = f" WHERE {select.text(select.where)}" if select.where else ""
         group = f" GROUP BY {', '.join(map(_as_key, texts))}" if texts else ""
         alias = _quoted((select.alias or select.table).text)
-        return (
-            f"SELECT {', '.join(outer)} FROM (SELECT {', '.join([*keys, *parts])} FROM ",
-            f" AS {alias}{where}{group})",
-        )
+        return ", ".join(outer), ", ".join([*keys, *parts]), f" AS {alias}{where}{group}"
 
     def _state_view(self) -> str:
         columns = []

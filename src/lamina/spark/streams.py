@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from lamina.engine.model import OperatorPlan
 from lamina.engine.plans import EnginePlan, StreamPlan
+from lamina.engine.task import HASH, ROWS, VNODE
 from lamina.errors import BadPipeline
 from lamina.format.canonical import Json, sha256_hex
 from lamina.format.manifest import pipeline_hash
@@ -23,6 +24,7 @@ from lamina.pipeline.tokens import Word
 from lamina.pipeline.variables import filled
 from lamina.spark.frames import arrow_schema, view
 from lamina.spark.sources import ddl
+from lamina.state.vnodes import VNODE_COUNT
 
 ALL = "k_all"
 """The key of an aggregate without one: all rows are one group."""
@@ -50,14 +52,13 @@ class SparkStream:
     def partial(self, view_name: str) -> str:
         """The partials of an epoch's rows, with the columns that place them."""
         assert isinstance(self.plan, Aggregation)
-        text = filled(self.plan.partial(view_name), self.variables)
+        rows = "" if self.plan.time is None else ROWS  # how many are late is asked of windows only
+        text = filled(self.plan.partial(view_name, rows), self.variables)
         if not self.plan.keys:
             text = f"SELECT 0 AS {ALL}, * FROM ({text})"
         keys = ", ".join(self.keys)
-        return (
-            f"SELECT *, CAST(pmod(hash({keys}), 256) AS INT) AS _vnode, xxhash64({keys}) AS _hash "
-            f"FROM ({text})"
-        )
+        vnode = f"CAST(pmod(hash({keys}), {VNODE_COUNT}) AS INT) AS {VNODE}"
+        return f"SELECT *, {vnode}, xxhash64({keys}) AS {HASH} FROM ({text})"
 
     def final(self, view_name: str, carry: str = "") -> str:
         assert isinstance(self.plan, Aggregation)
@@ -168,7 +169,7 @@ def _aggregation(
 ) -> SparkStream:
     spark = given.sparkSession
     draft = SparkStream(stream.name, reads, plan, stream.variables, given.schema, StructType(), b"")
-    partial = spark.sql(draft.partial(name)).drop("_vnode", "_hash")
+    partial = spark.sql(draft.partial(name)).drop(VNODE, HASH, ROWS)
     state = StructType([_nullable(field) for field in partial.schema])
     with view(
         spark.createDataFrame([], state), f"check of the state of {stream.name}"

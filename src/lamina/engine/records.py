@@ -1,0 +1,60 @@
+"""What an epoch leaves behind in words: the parts of its COMMIT, and its report. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from lamina.engine.model import StreamResult
+from lamina.engine.planning import EpochPlan, stood_at
+from lamina.engine.plans import EpochReport
+from lamina.format.commit import CommitRecord, StagedFile
+from lamina.format.manifest_model import ConnectorCheckpoint
+
+
+def offsets_after(plan: EpochPlan) -> dict[str, ConnectorCheckpoint]:
+    """Where every source stands, with the watermark that was applied to it."""
+    return {
+        name: stood_at(plan.epoch, each.end, plan.watermarks.by_source.get(name))
+        for name, each in plan.ranges.items()
+    }
+
+
+def staged_for(
+    sinks: Mapping[str, str], results: Mapping[str, StreamResult]
+) -> tuple[StagedFile, ...]:
+    """Every file of output, for every sink that gets it."""
+    return tuple(
+        StagedFile(sink, file.path, file.size, file.sha256, file.rows)
+        for sink, stream in sorted(sinks.items())
+        for task in results[stream].tasks
+        for file in task.staged
+    )
+
+
+def report_of(
+    plan: EpochPlan,
+    commit: CommitRecord,
+    results: Mapping[str, StreamResult],
+    *,
+    watermark: int | None,
+    seconds: float,
+    sinks: Iterable[str],
+    behind: int,
+) -> EpochReport:
+    """What people see of an epoch."""
+    seen = {name: each for result in results.values() for name, each in result.seen.items()}
+    tasks = [task for result in results.values() for task in result.tasks]
+    out: dict[str, int] = dict.fromkeys(sinks, 0)
+    for file in commit.staged:
+        out[file.sink] += file.rows
+    return EpochReport(
+        epoch=plan.epoch,
+        rows={name: each.rows for name, each in seen.items()},
+        rows_out=out,
+        late=sum(task.late for task in tasks),
+        watermark=watermark,
+        seconds=seconds,
+        sinks_behind=behind,
+        without_time=sum(each.without_time for each in seen.values()),
+        keys=sum(task.keys for task in tasks),
+    )
