@@ -10,6 +10,7 @@ LaminaError
 |   +-- StillNeeded       deleting it would break a checkpoint, savepoint or running pipeline
 |   +-- StateChanged      the columns of a state are not those it was written with
 |   +-- Overflow          a value left the range of its type under ANSI: widen the type
+|   +-- NotShared         an executor does not see the pipeline's home: use a shared folder
 +-- Corrupt               the bytes are all there and wrong: restore them from a copy
 |   +-- SizeMismatch      an object is shorter or longer than its manifest says
 |   +-- DigestMismatch    an object's SHA-256 is not the one its manifest names
@@ -104,6 +105,14 @@ class StateChanged(Refused):
 class Overflow(Refused):
     code = "LAM-2103"
     default_advice = "Use a wider type, or give up ANSI as Spark would: spark.sql.ansi.enabled"
+
+
+class NotShared(Refused):
+    code = "LAM-2104"
+    default_advice = (
+        "Put the home into a folder that every executor shares with the driver (--home), or run "
+        "everything on one machine: --master 'local[*]'"
+    )
 
 
 class Corrupt(LaminaError):

@@ -7,6 +7,7 @@
 <home>/core-<p>/<generation>-<epoch>-<tag>.wal   20 digits each; the tag tells twins apart, and
                                                  ends in .own if its writer had no lock
 <home>/core-<p>/<segment>.cut-<offset>           what an explicit truncate or repair cut off
+<home>/preflight-<id>                            for a moment: do executors see this folder?
 """
 
 from __future__ import annotations
@@ -81,3 +82,8 @@ def parse_segment(path: str) -> DriverSegment | CoreSegment | None:
 def cut_path(segment: str, offset: int) -> str:
     """Where the bytes go that somebody cut off a segment at *offset*."""
     return f"{segment}.cut-{offset}"
+
+
+def preflight_path(nonce: str) -> str:
+    """The file by which executors show that they see the driver's home; it holds its own id."""
+    return f"preflight-{nonce}"

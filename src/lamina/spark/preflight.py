@@ -1,0 +1,181 @@
+"""Before a pipeline is claimed: will its tasks do where they run?
+
+One job, with a task for every partition and at least one for every executor. Each task says which
+Python, pyarrow and Lamina it has, whether it sees the home that the driver sees (R2), and what its
+JVM makes of the golden keys (R9). Later every task looks whether the home is there (`tasks.py`):
+executors come and go.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import socket
+import sys
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from lamina import __version__
+from lamina.clock import Clock, new_writer_id
+from lamina.disk import LocalDisk
+from lamina.errors import LaminaError, NotShared, Refused
+from lamina.format.home_names import preflight_path
+from lamina.os_errors import typed_errors
+from lamina.spark.failures import line_of
+from lamina.spark.frames import ArrowTask, map_in_arrow
+from lamina.spark.golden import ALL, check_hash, check_hashes
+
+ANSWER = "answer string"
+HOSTS_MAX = 8
+_OTHER_PYTHON = re.compile(
+    r"PYTHON_VERSION_MISMATCH\].*?version: (\d+\.\d+) than that in driver: (\d+\.\d+)", re.DOTALL
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What one task says of where it ran; None for what is not there."""
+
+    host: str
+    executor: str  # the folder it runs in: executors of one host differ in it
+    python: str
+    pyarrow: str
+    lamina: str | None
+    nonce: str | None
+    hash: int
+    xxhash64: int
+
+
+def preflight(spark: SparkSession, home: Path, *, partitions: int, clock: Clock) -> None:
+    """Ask every executor once; nothing is claimed, and the home is left as it was.
+
+    NotShared or Refused, with the host, if state would be lost or differ there.
+    """
+    check_hashes(spark)
+    nonce = new_writer_id(clock)
+    with _written(home, nonce) as path:
+        places = _ask(spark, path, tasks=max(partitions, _executors(spark)))
+    judge(places, nonce, home=home)
+
+
+@contextmanager
+def _written(home: Path, nonce: str) -> Iterator[Path]:
+    """A file in the home that only a driver of now can have written there."""
+    LocalDisk(home).make_folder("")
+    path = home.absolute() / preflight_path(nonce)
+    with typed_errors(path):
+        try:
+            path.write_text(nonce)
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _executors(spark: SparkSession) -> int:
+    """Those that are there by now, and the driver."""
+    tracker = cast(Any, spark.sparkContext)._jsc.sc().statusTracker()  # noqa: SLF001
+    return len(tracker.getExecutorInfos())
+
+
+def _ask(spark: SparkSession, path: Path, *, tasks: int) -> list[Place]:
+    try:
+        answers = map_in_arrow(_keys(spark, tasks), _probe(str(path)), ANSWER).toArrow()
+    except PySparkException as error:
+        raise _meaning(str(error)) from error
+    return [Place(**json.loads(answer)) for answer in answers.column(0).to_pylist()]
+
+
+def _keys(spark: SparkSession, tasks: int) -> DataFrame:
+    """One row a task, with hashes that its JVM computes: a constant would be the driver's."""
+    key = f"IF(id >= 0, struct({ALL.values}), NULL)"
+    return spark.range(0, tasks, 1, tasks).selectExpr(f"hash({key}) h", f"xxhash64({key}) x")
+
+
+def _probe(path: str) -> ArrowTask:
+    """A function within a function is sent whole: it also runs where there is no Lamina."""
+
+    def probe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        try:
+            import lamina  # noqa: PLC0415  it may be missing here
+
+            version = lamina.__version__
+        except ImportError:
+            version = None
+        try:
+            nonce = Path(path).read_text()
+        except (OSError, UnicodeDecodeError):
+            nonce = None
+        place = {
+            "host": socket.gethostname(),
+            "executor": str(Path.cwd()),
+            "python": platform.python_version(),
+            "pyarrow": pa.__version__,
+            "lamina": version,
+            "nonce": nonce,
+            "hash": rows[0]["h"],
+            "xxhash64": rows[0]["x"],
+        }
+        yield pa.record_batch({"answer": pa.array([json.dumps(place)], pa.string())})
+
+    return probe
+
+
+def _meaning(text: str) -> LaminaError:
+    """The usual reasons for which no task gets as far as to answer."""
+    advice = "What executors need is in docs/clusters.md"
+    if other := _OTHER_PYTHON.search(text):
+        return Refused(
+            f"executors have Python {other[1]}, the driver has {other[2]}",
+            advice=f"Let PYSPARK_PYTHON name a Python {other[2]} that executors have. {advice}",
+        )
+    return Refused(f"executors cannot run a task: {line_of(text)}", advice=advice)
+
+
+def judge(places: Collection[Place], nonce: str, *, home: Path) -> None:
+    """The first thing that is wrong with these places, as an error that names their hosts."""
+    _check_home(places, nonce, home)
+    _check_versions(places, "Lamina", lambda place: place.lamina, __version__)
+    _check_versions(places, "pyarrow", lambda place: place.pyarrow, pa.__version__)
+    for place in places:
+        check_hash(ALL, place.hash, place.xxhash64, where=f"host {place.host}")
+
+
+def _check_home(places: Collection[Place], nonce: str, home: Path) -> None:
+    blind = [place for place in places if place.nonce != nonce]
+    if blind:
+        raise NotShared(
+            f"{len(blind)} of {len(places)} tasks do not see the home of this pipeline: "
+            f"those on {_hosts(blind)}",
+            where=str(home.absolute()),
+        )
+
+
+def _check_versions(
+    places: Collection[Place], what: str, version: Callable[[Place], str | None], mine: str
+) -> None:
+    for place in places:
+        theirs = version(place)
+        if theirs != mine:
+            same = [each for each in places if version(each) == theirs]
+            raise Refused(
+                f"there is {what + ' ' + theirs if theirs else 'no ' + what} on {_hosts(same)}, "
+                f"and {what} {mine} on the driver",
+                where=f"Python {place.python}; the driver has {sys.executable}",
+                advice="Install the same versions everywhere; docs/clusters.md says how",
+            )
+
+
+def _hosts(places: Collection[Place]) -> str:
+    """Each executor once, by its host and the folder it runs in."""
+    names = sorted({f"{place.host} ({place.executor})" for place in places})
+    more = f" and {len(names) - HOSTS_MAX} more" if len(names) > HOSTS_MAX else ""
+    return ", ".join(names[:HOSTS_MAX]) + more
