@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lamina.pipeline.aggregates import AGGREGATES, Partial, average
 from lamina.pipeline.expressions import Words, after_dot, calls, normal, sign
+from lamina.pipeline.key_types import refused_value
 from lamina.pipeline.tokens import Script
 
 
@@ -46,7 +47,18 @@ class AggregateCalls:
         inner = words[index + 2 : close]
         if inner[0].upper == "ALL" and len(inner) > 1:
             inner = inner[1:]
+        self._check_type(words, index, inner)
         return self._over_partials(words[index].text.lower(), inner, condition), end
+
+    def _check_type(self, words: Words, index: int, inner: Words) -> None:
+        """What Spark can compare, the merge of old and new values may not."""
+        name = words[index].text.lower()
+        if name not in ("min", "max", "sum"):
+            return
+        kind = self._type_of(f"{name}({self._script.slice(inner)})")
+        reason = refused_value(name, kind)
+        if reason is not None:
+            raise self._script.bad(f"{name}() of type {kind}: {reason}", words[index])
 
     def _over_partials(self, name: str, inner: Words, condition: Words) -> str:
         arguments = self._script.slice(inner)

@@ -6,6 +6,7 @@ Nothing is accepted that then silently produces no rows.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -22,6 +23,7 @@ from lamina.pipeline.tokens import bad_at
 from lamina.pipeline.windows import arguments
 
 _NO_WATERMARK = "Give the source a WATERMARK column DELAY OF INTERVAL n unit"
+_PADDED = re.compile(r"(?i)\b(var)?char\s*\(")
 _EVENT_TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
 
 
@@ -49,6 +51,7 @@ def check_pipeline(pipeline: Pipeline, *, file: str = "pipeline") -> None:
     """BadPipeline, with place and advice, at the first thing that would not work."""
     checks = _Checks(pipeline, file)
     for source in pipeline.sources.values():
+        checks.columns(source)
         checks.watermark(source)
     for sink in pipeline.sinks.values():
         checks.sink(sink)
@@ -93,6 +96,13 @@ class _Checks:
         return Shape(stream, select, names, read_keys(select, columns), is_aggregate)
 
     # sources and sinks
+
+    def columns(self, source: Source) -> None:
+        for column in source.columns:
+            if _PADDED.search(column.type):
+                message = f"{column.name!r} of {source.name!r} is {column.type}"
+                advice = "Spark has CHAR and VARCHAR in tables only; write STRING"
+                raise self._bad(message, source, advice)
 
     def watermark(self, source: Source) -> None:
         if source.watermark is None:

@@ -14,6 +14,9 @@ from pyspark.util import PythonEvalType
 
 from lamina.format.canonical import sha256_hex
 
+LISTS = ("spark.sql.optimizer.excludedRules",)
+"""Settings that are added to what a session has."""
+
 ArrowTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -25,6 +28,20 @@ def map_in_arrow(frame: DataFrame, task: ArrowTask, schema: StructType | str) ->
     column = cast(Any, function)(*(frame[name] for name in frame.columns))
     made = cast(Any, frame)._jdf.mapInArrow(column._jc, False, None)  # noqa: SLF001
     return DataFrame(made, frame.sparkSession)
+
+
+def own_session(spark: SparkSession, wanted: Mapping[str, str]) -> SparkSession:
+    """A session with all that *spark* has (functions, views, catalogs, jars) and these settings.
+
+    Spark makes one like it for each of its own streaming queries. What is set or made there is not
+    seen in *spark*, so both can be used at the same time.
+    """
+    java = cast(Any, spark)._jsparkSession  # noqa: SLF001  Python has no word for it
+    own = SparkSession(spark.sparkContext, java.cloneSession())
+    for name, value in wanted.items():
+        theirs = own.conf.get(name, "") if name in LISTS else ""
+        own.conf.set(name, f"{theirs},{value}" if theirs else value)
+    return own
 
 
 @contextmanager
@@ -41,6 +58,28 @@ def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
                 spark.conf.unset(name)
             else:
                 spark.conf.set(name, old)
+
+
+@contextmanager
+def active(own: SparkSession) -> Iterator[None]:
+    """This thread's active session is *own*; afterwards the one that it was.
+
+    Some of Spark looks at the settings of the active session, whichever session it was asked by:
+    the reading of DDL, for one. And `createDataFrame` makes its own session active, for good.
+    """
+    every, session = cast(Any, SparkSession), cast(Any, own)
+    java = every._get_j_spark_session_class(session._jvm)  # noqa: SLF001
+    of_java, of_python = java.getActiveSession(), every._activeSession  # noqa: SLF001
+    java.setActiveSession(session._jsparkSession)  # noqa: SLF001
+    try:
+        yield
+    finally:
+        if every._activeSession is own:  # noqa: SLF001
+            every._activeSession = of_python  # noqa: SLF001
+        if of_java.isDefined():
+            java.setActiveSession(of_java.get())
+        else:
+            java.clearActiveSession()
 
 
 @contextmanager

@@ -3,7 +3,7 @@
  rows of the epoch -> partial aggregates (JVM) -> on the owner of the key: merge, WAL  (UpdateState)
                    -> final projection (JVM)   -> Parquet, synced; one row per task    (StageOutput)
 
-Settings that change results or placement are pinned for the job and put back afterwards.
+The session is one of our own, with the settings of `pinned`: placement and results need them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lamina.engine.model import (
 from lamina.engine.task import results_of
 from lamina.engine.wire import decode_result
 from lamina.spark.failures import spark_errors
-from lamina.spark.frames import map_in_arrow, settings, view
+from lamina.spark.frames import active, map_in_arrow, view
 from lamina.spark.sources import SparkSource
 from lamina.spark.streams import SparkStream
 from lamina.spark.tasks import META, RESULT, StageOutput, UpdateState
@@ -50,7 +50,7 @@ class SparkRunner:
         self._times = times
 
     def run(self, work: StreamWork) -> StreamResult:
-        with spark_errors(), settings(self._spark, pinned(work.partitions)):
+        with spark_errors(), active(self._spark):
             stream = self._streams[work.stream]
             rows, observation = self._input(work, stream)
             if stream.operator is None:
@@ -149,11 +149,21 @@ class SparkRunner:
 
 def pinned(partitions: int) -> dict[str, str]:
     """What placement and results depend on."""
+    rules = "org.apache.spark.sql.catalyst.optimizer"
     return {
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": str(partitions),
+        # A WHERE that Spark proves to be false would take the tasks away, and what they count.
+        "spark.sql.optimizer.excludedRules": f"{rules}.PruneFilters,{rules}.PropagateEmptyRelation",
+        # A list of files longer than this would be looked at in a job of its own.
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": str(1 << 30),
+        "spark.sql.files.ignoreCorruptFiles": "false",
+        "spark.sql.files.ignoreMissingFiles": "false",
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.timestampType": "TIMESTAMP_LTZ",
         "spark.sql.ansi.enabled": "true",
+        "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+        "spark.sql.parser.escapedStringLiterals": "false",
         "spark.sql.caseSensitive": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.sql.execution.arrow.useLargeVarTypes": "false",

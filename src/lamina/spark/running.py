@@ -18,7 +18,7 @@ from lamina.pipeline.model import Pipeline
 from lamina.recovery.manager import RecoveryConfig
 from lamina.running.loop import Loop, Until, Watcher, stopping
 from lamina.spark.failures import spark_errors
-from lamina.spark.frames import settings
+from lamina.spark.frames import active, own_session
 from lamina.spark.runner import SparkRunner, pinned
 from lamina.spark.sources import open_source
 from lamina.spark.streams import compile_pipeline
@@ -87,10 +87,10 @@ def _open(
     clock: Clock,
     fail_point: FailPoint,
 ) -> Engine:
-    partitions = wanted.engine.partitions
-    with settings(spark, pinned(partitions)):
+    own = own_session(spark, pinned(wanted.engine.partitions))
+    with active(own):
         plan, streams = compile_pipeline(
-            spark, pipeline, order(pipeline), name=wanted.name, file=wanted.file
+            own, pipeline, order(pipeline), name=wanted.name, file=wanted.file
         )
     sources = {s.name: open_source(s, wanted.folder) for s in pipeline.sources.values()}
     times = {s.name: s.watermark.column for s in pipeline.sources.values() if s.watermark}
@@ -99,7 +99,7 @@ def _open(
         plan,
         home=wanted.home,
         store=open_store(wanted.store),
-        runner=SparkRunner(spark, streams, sources, times),
+        runner=SparkRunner(own, streams, sources, times),
         sources=sources,
         sinks={sink.name: open_sink(sink, wanted.folder, file=wanted.file) for sink in sinks},
         settings=wanted.engine,

@@ -19,10 +19,11 @@ from lamina.format.canonical import Json, sha256_hex
 from lamina.format.manifest import pipeline_hash
 from lamina.pipeline.compile import Aggregation, Stateless, compile_select
 from lamina.pipeline.model import Emit, Pipeline, Source, Stream
-from lamina.pipeline.select import read_select
+from lamina.pipeline.select import Select, read_select
 from lamina.pipeline.tokens import Word
 from lamina.pipeline.variables import filled
 from lamina.spark.frames import arrow_schema, view
+from lamina.spark.plan_checks import check_final, check_keys, check_partial, check_rows
 from lamina.spark.sources import ddl
 from lamina.state.vnodes import VNODE_COUNT
 
@@ -132,25 +133,40 @@ def _compile(
     given = spark.createDataFrame([], schemas[reads])
     with view(given, f"check of {stream.name}") as name:
 
-        def type_of(expression: str) -> str:
-            text = filled(f"SELECT {expression} AS x FROM {name}", stream.variables)
-            return spark.sql(text).schema["x"].dataType.simpleString()
+        def analysed(expression: str) -> DataFrame:
+            known_as = (select.alias or select.table).text.replace("`", "``")
+            text = f"SELECT {expression} AS x FROM {name} AS `{known_as}`"
+            return spark.sql(filled(text, stream.variables))
 
         try:
             plan = compile_select(
                 select,
                 columns=given.columns,
-                type_of=type_of,
+                type_of=lambda text: analysed(text).schema["x"].dataType.simpleString(),
                 is_aggregate=lambda function: is_aggregate(spark, function),
             )
             if isinstance(plan, Stateless):
+                check_rows(spark.sql(filled(plan.sql(name), stream.variables)), select)
                 return _stateless(stream, plan, named[reads], given, name)
-            return _aggregation(stream, plan, named[reads], given, name)
+            check_keys(select, given.columns, analysed)
+            return _checked(
+                _aggregation(stream, plan, named[reads], given, name), select, given, name
+            )
         except PySparkException as error:
             where = f"{file}:{stream.place.line}:{stream.place.column}"
             raise BadPipeline(
                 f"the stream {stream.name!r}: {_first_line(error)}", where=where
             ) from error
+
+
+def _checked(stream: SparkStream, select: Select, given: DataFrame, name: str) -> SparkStream:
+    """An aggregation whose plans are what the runner needs."""
+    spark = given.sparkSession
+    check_partial(spark.sql(stream.partial(name)), select)
+    assert stream.state is not None
+    with view(spark.createDataFrame([], stream.state), f"plan of {stream.name}") as state:
+        check_final(spark.sql(stream.final(state)), select)
+    return stream
 
 
 def _stateless(

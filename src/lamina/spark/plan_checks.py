@@ -1,0 +1,178 @@
+"""What Spark makes of a SELECT, looked at before it runs: types of keys, and the shape of its plan.
+
+keys     of a type whose hash and equality are the same for ever (R9), and the same when a task is
+         tried again: its row must go to the same owner
+rows     a stream without aggregates has none that Spark would see as one over an epoch's rows
+final    behind the state step there is nothing that moves rows, makes several of one, or is the
+         user's own code: a task's result travels with the rows, on a row of nulls
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, cast
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DayTimeIntervalType,
+    MapType,
+    NullType,
+    NumericType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VariantType,
+    YearMonthIntervalType,
+)
+
+from lamina.pipeline.key_types import COLLATED, MAPS, VARIANTS, YEARS
+from lamina.pipeline.keys import read_keys
+from lamina.pipeline.select import Select
+
+Analysed = Callable[[str], DataFrame]
+"""The one column that an expression over the input is."""
+
+BINARY_COLLATION = "UTF8_BINARY"
+_PLAIN = ("Project", "Filter", "SubqueryAlias", "View")
+_ROWS = (*_PLAIN, "Generate")
+_PARTIAL = (*_ROWS, "Expand", "Aggregate")
+_USERS_CODE = ("PythonUDF", "PythonUDAF", "ScalaUDF", "HiveSimpleUDF", "HiveGenericUDF")
+_OWN_STREAM = "Put it into a stream of its own that reads this one"
+_KEY_TYPES = (
+    BooleanType,
+    NumericType,
+    BinaryType,
+    DateType,
+    TimestampType,
+    TimestampNTZType,
+    DayTimeIntervalType,
+    StringType,
+)
+_REASONS: tuple[tuple[type[DataType], str], ...] = (
+    (MapType, MAPS),
+    (VariantType, VARIANTS),
+    (YearMonthIntervalType, YEARS),
+    (NullType, "it has no type; CAST it to one"),
+)
+
+
+def check_keys(select: Select, columns: Collection[str], analysed: Analysed) -> None:
+    """BadPipeline, with its place, at a key that cannot be one."""
+    keys = read_keys(select, {column.lower() for column in columns})
+    for key, written in zip(keys, select.keys, strict=True):
+        if key.is_window:
+            continue
+        text = select.text(key.words)
+        frame = analysed(text)
+        kind = frame.schema[0].dataType
+        reason = refused_type(kind)
+        if reason is not None:
+            message = f"{text} of type {kind.simpleString()} cannot be a key: {reason}"
+            raise select.script.bad(message, written[0])
+        if not _is_deterministic(frame):
+            raise select.script.bad(
+                f"{text} cannot be a key: it is another one when a task is tried again",
+                written[0],
+                "Compute it in a stream of its own, whose rows are kept, and group by it there",
+            )
+
+
+def refused_type(kind: DataType) -> str | None:
+    """Why values of this type cannot be keys; None if they can."""
+    if isinstance(kind, StructType):
+        reasons = (refused_type(field.dataType) for field in kind)
+        return next((reason for reason in reasons if reason is not None), None)
+    if isinstance(kind, ArrayType):
+        return refused_type(kind.elementType)
+    if isinstance(kind, StringType) and kind.collation != BINARY_COLLATION:
+        return COLLATED
+    for refused, reason in _REASONS:
+        if isinstance(kind, refused):
+            return reason
+    return None if isinstance(kind, _KEY_TYPES) else "its hash is not known to be stable"
+
+
+def check_rows(frame: DataFrame, select: Select) -> None:
+    """Of a stream without aggregates: each row stands for itself."""
+    for node in _spine(frame):
+        if node not in _ROWS:
+            raise select.script.bad(
+                f"Spark would compute this over the rows of one epoch ({node})",
+                0,
+                "A stream has the aggregates that Lamina knows; others cannot be kept as state",
+            )
+
+
+def check_partial(frame: DataFrame, select: Select) -> None:
+    """Of a stream with aggregates, up to its state: one grouping of rows."""
+    nodes = _spine(frame)
+    other = [node for node in nodes if node not in _PARTIAL]
+    if other or nodes.count("Aggregate") != 1:
+        said = other[0] if other else f"{nodes.count('Aggregate')} aggregations"
+        raise select.script.bad(f"Spark would not group the rows just once ({said})", 0)
+
+
+def check_final(frame: DataFrame, select: Select) -> None:
+    """Of a stream with aggregates, from its state on: no exchange can follow (R8)."""
+    for node in _spine(frame):
+        if node == "Generate":
+            message = "a function that makes several rows of one, over keys or aggregates"
+            raise select.script.bad(message, 0, _OWN_STREAM)
+        if node not in _PLAIN:
+            message = f"Spark would move rows after their state is kept ({node})"
+            raise select.script.bad(message, 0, _OWN_STREAM)
+    analysed = _analysed(frame)
+    if analysed.subqueriesAll().nonEmpty():
+        message = "a function that reads a table, over keys or aggregates"
+        raise select.script.bad(message, 0, _OWN_STREAM)
+    if found := _users_code(analysed):
+        message = f"the function {found} of this session, over keys or aggregates"
+        raise select.script.bad(
+            message, 0, f"{_OWN_STREAM}; inside of an aggregate, a key or WHERE it can stay"
+        )
+
+
+def _analysed(frame: DataFrame) -> Any:
+    return cast(Any, frame)._jdf.queryExecution().analyzed()  # noqa: SLF001  for its plan
+
+
+def _spine(frame: DataFrame) -> list[str]:
+    """The names of the plan's nodes from the top down, without the input."""
+    names: list[str] = []
+    plan = _analysed(frame)
+    while (children := plan.children()).nonEmpty():
+        names.append(str(plan.nodeName()))
+        plan = children.head()
+    return names
+
+
+def _is_deterministic(frame: DataFrame) -> bool:
+    return all(each.deterministic() for each in _each(_analysed(frame).expressions()))
+
+
+def _users_code(plan: Any) -> str | None:
+    """The name of the first function that is the user's own code, anywhere in a plan."""
+    todo = [plan]
+    while todo:
+        node = todo.pop()
+        for expression in _each(node.expressions()):
+            if found := _call(expression):
+                return found
+        todo += _each(node.children())
+    return None
+
+
+def _call(expression: Any) -> str | None:
+    if expression.getClass().getSimpleName() in _USERS_CODE:
+        return f"{expression.name()}()"
+    return next((found for each in _each(expression.children()) if (found := _call(each))), None)
+
+
+def _each(sequence: Any) -> list[Any]:
+    return [sequence.apply(index) for index in range(sequence.size())]
