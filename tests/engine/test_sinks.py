@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lamina.connectors import parquet
+from lamina.connectors import durable
 from lamina.connectors.memory import MemorySink, MemoryTable
 from lamina.connectors.parquet import ParquetSink
 from lamina.engine.engine import Engine
@@ -231,7 +231,7 @@ def test_the_folders_of_a_new_sink_survive_a_power_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path] = []
-    monkeypatch.setattr(parquet, "_sync", synced.append)
+    monkeypatch.setattr(durable, "sync", synced.append)
     folder = tmp_path / "new" / "deep" / "out"
     ParquetSink("out", folder).fence(1)
     assert {tmp_path, tmp_path / "new", folder.parent, folder} <= set(synced)

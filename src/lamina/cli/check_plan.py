@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lamina.cli.run_places import PipelinePlace, require_spark
 from lamina.cli.shapes import Shape
-from lamina.connectors.opening import open_sink
+from lamina.connectors.opening import bad_row_streams, open_sinks, sinks_of
 from lamina.engine.plans import EngineSettings
 from lamina.pipeline.aggregates import AGGREGATES
 from lamina.pipeline.checks import check_pipeline, order
@@ -32,8 +32,10 @@ def plan_of(place: PipelinePlace, *, with_spark: bool) -> Shape:
     """Check a pipeline and say what it does; BadPipeline at the first thing that would not work."""
     pipeline, file = place.read(), str(place.file)
     check_pipeline(pipeline, file=file)
-    sinks = [_sink(each, place.folder, file) for each in pipeline.sinks.values()]
+    opened = open_sinks(pipeline, place.folder, home=place.home, file=file)
+    sinks = [_sink(each, opened[each.name].delivery) for each in sinks_of(pipeline)]
     streams = {name: _stream(pipeline, name, file) for name in order(pipeline, file=file)}
+    streams |= {name: _bad_rows(name, source) for name, source in bad_row_streams(pipeline).items()}
     if with_spark:
         require_spark("`lamina check`")
         for name, found in _compiled(pipeline, place).items():
@@ -84,6 +86,18 @@ def _stream(pipeline: Pipeline, name: str, file: str) -> Shape:
     }
 
 
+def _bad_rows(name: str, source: Source) -> Shape:
+    """The stream of rows that cannot be read, of a source that keeps them."""
+    return {
+        "name": name,
+        "reads": source.name,
+        "kind": "stateless",
+        "keys": [],
+        "window": None,
+        "emit": "every row that cannot be read",
+    }
+
+
 def _columns_of(pipeline: Pipeline, table: str) -> set[str]:
     read = (each for each in pipeline.sources.values() if each.name.lower() == table.lower())
     return {column.name.lower() for source in read for column in source.columns}
@@ -94,13 +108,13 @@ def _has_aggregates(select: Select) -> bool:
     return any(words[at].text.lower() in AGGREGATES for words in texts for at, _ in calls(words))
 
 
-def _sink(sink: Sink, folder: Path, file: str) -> Shape:
+def _sink(sink: Sink, delivery: str) -> Shape:
     return {
         "name": sink.name,
         "stream": sink.stream,
         "format": sink.format,
         "options": {name: option.written for name, option in sink.options.items()},
-        "delivery": open_sink(sink, folder, file=file).delivery,
+        "delivery": delivery,
     }
 
 
@@ -115,7 +129,7 @@ def _compiled(pipeline: Pipeline, place: PipelinePlace) -> dict[str, Shape]:
 
     file = str(place.file)
     for source in pipeline.sources.values():
-        open_source(source, place.folder)
+        open_source(source, place.folder, file=file)
     with TemporaryDirectory(prefix="lamina-check-") as scratch:
         spark = start_session(place.name, Path(scratch), master="local[1]")
         try:

@@ -23,7 +23,7 @@ from lamina.cli.screen import Screen, json_option
 from lamina.cli.shapes import Shape
 from lamina.cli.target import open_at, require_log
 from lamina.cli.words import counted, size, utc
-from lamina.connectors.opening import open_sink
+from lamina.connectors.opening import open_sinks
 from lamina.disk.base import Disk
 from lamina.errors import NotFound
 from lamina.format.manifest import ConnectorCheckpoint
@@ -124,8 +124,8 @@ def _positions(place: PipelinePlace) -> dict[str, int]:
     """What each sink of the file says itself."""
     pipeline = place.read()
     file = str(place.file)
-    opened = (open_sink(sink, place.folder, file=file) for sink in pipeline.sinks.values())
-    positions = {sink.name: sink.position() for sink in opened}
+    opened = open_sinks(pipeline, place.folder, home=place.home, file=file)
+    positions = {name: sink.position() for name, sink in opened.items()}
     return {name: at.point.epoch if at.point else 0 for name, at in positions.items()}
 
 

@@ -63,13 +63,23 @@ class FilesSource:
                 )
 
 
+def is_passed_over(path: Path) -> bool:
+    """Whether a path below the folder of a source is hidden, partial or a marker."""
+    return any(part.startswith(_HIDDEN) or part.endswith(_PARTIAL) for part in path.parts)
+
+
 def _list(folder: Path) -> Iterator[SourceFile]:
     """Every file below *folder* that is not hidden, partial or a marker."""
     with typed_errors(folder):
         if not folder.is_dir():
-            raise NotFound("the folder of a source is not there", where=str(folder))
+            what = "is a file" if folder.exists() else "is not there"
+            raise NotFound(
+                f"the folder of a source {what}",
+                where=str(folder),
+                advice="A source reads the files of a folder: make it, or name another one",
+            )
         for entry in os.scandir(folder):
-            if entry.name.startswith(_HIDDEN) or entry.name.endswith(_PARTIAL):
+            if is_passed_over(Path(entry.name)):
                 continue
             if entry.is_dir():
                 yield from _list(Path(entry.path))

@@ -2,21 +2,28 @@
 
 <path>/epoch-<20 digits>/part-<5 digits>.parquet    the rows of one epoch; no folder if it has none
 <path>/_lamina/<20 digits>.json                      what was published, one entry per epoch
-<path>/_lamina/fence-<20 digits>.json                which generations have claimed the sink
+<path>/_lamina/fences/<20 digits>.json               which generations have claimed the sink
+<path>/_lamina/fence-<20 digits>.json                the same, as it was written at first
 
 An epoch's folder is filled under a hidden name and renamed: a reader of `<path>/*/*.parquet` sees
 all of an epoch or nothing. Then comes the entry. Killed in between, the folder is found again.
+
+Staged files are proven by size and SHA-256 before they are shown: a link to a damaged file would
+publish the damage. Who has claimed the sink knows where it stands; of others it sees the fences.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
 from pathlib import Path
 
+from lamina.connectors.durable import make_folder, sync, write, write_once
+from lamina.engine.model import Staged
 from lamina.engine.ports import Publication
-from lamina.errors import Corrupt, Diverged, Fenced
+from lamina.errors import Corrupt, DigestMismatch, Diverged, Fenced, NotFound, SizeMismatch
 from lamina.format import canonical
 from lamina.format.commit import Point
 from lamina.format.fields import Fields
@@ -24,9 +31,11 @@ from lamina.os_errors import typed_errors
 from lamina.protocol.sinks import SinkPosition, check_fence
 
 LOG = "_lamina"
+FENCES = "fences"
 _ENTRY = re.compile(r"([0-9]{20})\.json")
-_FENCE = re.compile(r"fence-([0-9]{20})\.json")
+_OLD_FENCE = re.compile(r"fence-([0-9]{20})\.json")
 MARKER = "_lamina.json"
+RESTORE = "Restore it from a copy of the home: the epoch is committed, and the sink lacks it"
 
 
 class ParquetSink:
@@ -38,37 +47,44 @@ class ParquetSink:
         self.name = name
         self._folder = folder.absolute()
         self._log = self._folder / LOG
+        self._claimed: SinkPosition | None = None  # as this process left it
 
     def position(self) -> SinkPosition:
-        """The last entry, and the highest generation that has claimed the sink."""
-        with typed_errors(self._log):
-            names = [entry.name for entry in os.scandir(self._log)] if self._log.is_dir() else []
-        fences = [int(found[1]) for name in names if (found := _FENCE.fullmatch(name))]
-        entries = [name for name in names if _ENTRY.fullmatch(name)]
-        generation = max(fences, default=0)
-        if not entries:
-            return SinkPosition("", generation, None)
-        pipeline, point = _read_entry(self._log / max(entries))
-        return SinkPosition(pipeline, generation, point)
+        """The last entry, and the highest generation that has claimed the sink.
+
+        Who publishes has claimed the sink before: as long as there is no newer fence, the sink
+        stands where this process has left it, and the entries need not be listed.
+        """
+        if self._claimed is None:
+            return self._look()
+        generation = max(self._claimed.generation, self._fences())
+        return SinkPosition(self._claimed.pipeline, generation, self._claimed.point)
 
     def fence(self, generation: int) -> SinkPosition:
-        check_fence(self.position(), generation)
+        check_fence(self._look(), generation)
         with typed_errors(self._log):
-            _make_folder(self._log)
-            _write(self._log / f"fence-{generation:020d}.json", b"{}")
+            make_folder(self._log / FENCES)
+            write(self._log / FENCES / f"{generation:020d}.json", b"{}")
             for left in self._folder.glob(".epoch-*"):
                 shutil.rmtree(left, ignore_errors=True)  # who was at it is fenced, or dead
-        return self.position()
+        found = self._look()  # after the fence: from now on nobody else publishes
+        check_fence(found, generation)
+        self._claimed = found
+        return found
 
     def publish(self, publication: Publication) -> None:
-        if self.position().generation > publication.generation:
+        before, self._claimed = self.position(), None  # if this fails, the entries say how far
+        if before.generation > publication.generation:
             raise Fenced(f"a newer process has claimed the sink {self.name!r}")
         target = self._folder / f"epoch-{publication.point.epoch:020d}"
         entry = _entry(publication)
         with typed_errors(target):
             if publication.files:
                 self._show(target, publication, entry)
-            _write_once(self._log / f"{publication.point.epoch:020d}.json", entry)
+            write_once(self._log / f"{publication.point.epoch:020d}.json", entry)
+        self._claimed = SinkPosition(
+            publication.pipeline, publication.generation, publication.point
+        )
 
     def _show(self, target: Path, publication: Publication, entry: bytes) -> None:
         """The files under the name of their epoch, all at once."""
@@ -80,10 +96,34 @@ class ParquetSink:
         shutil.rmtree(hidden, ignore_errors=True)
         hidden.mkdir(parents=True)
         for number, file in enumerate(publication.files):
-            _copy(publication.home / file.path, hidden / f"part-{number:05d}.parquet")
-        _write(hidden / MARKER, entry)
+            part = hidden / f"part-{number:05d}.parquet"
+            _copy(publication.home / file.path, part)
+            _prove(part, file, publication.home / file.path)
+        write(hidden / MARKER, entry)
         hidden.rename(target)
-        _sync(self._folder)
+        sync(self._folder)
+
+    # looking
+
+    def _look(self) -> SinkPosition:
+        """What the folder itself says."""
+        with typed_errors(self._log):
+            names = [entry.name for entry in os.scandir(self._log)] if self._log.is_dir() else []
+        old = [int(found[1]) for name in names if (found := _OLD_FENCE.fullmatch(name))]
+        entries = [name for name in names if _ENTRY.fullmatch(name)]
+        generation = max(self._fences(), *old, 0)
+        if not entries:
+            return SinkPosition("", generation, None)
+        pipeline, point = _read_entry(self._log / max(entries))
+        return SinkPosition(pipeline, generation, point)
+
+    def _fences(self) -> int:
+        """The highest generation that has claimed the sink: few names, one for each start."""
+        folder = self._log / FENCES
+        with typed_errors(folder):
+            names = [entry.name for entry in os.scandir(folder)] if folder.is_dir() else []
+        found = (_ENTRY.fullmatch(name) for name in names)
+        return max((int(each[1]) for each in found if each), default=0)
 
 
 def _entry(publication: Publication) -> bytes:
@@ -110,48 +150,21 @@ def _copy(source: Path, target: Path) -> None:
     """A hard link if that can be, else a copy; synced either way."""
     try:
         os.link(source, target)
+    except FileNotFoundError:
+        raise NotFound("a staged file is gone", where=str(source), advice=RESTORE) from None
     except OSError:
         shutil.copyfile(source, target)
-        _sync(target)
+        sync(target)
 
 
-def _write(path: Path, data: bytes) -> None:
-    """Durable and whole, or not there; the same bytes twice are no error."""
-    _write_aside(path, data).replace(path)
-    _sync(path.parent)
-
-
-def _write_once(path: Path, data: bytes) -> None:
-    """The same, but never over other bytes: that is another history of the epoch."""
-    temporary = _write_aside(path, data)
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        if path.read_bytes() != data:
-            raise Diverged("the sink has another history of this epoch", where=str(path)) from None
-    finally:
-        temporary.unlink()
-    _sync(path.parent)
-
-
-def _write_aside(path: Path, data: bytes) -> Path:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(data)
-    _sync(temporary)
-    return temporary
-
-
-def _make_folder(folder: Path) -> None:
-    """With its parents, and every name that is new on disk: what is published lies below it."""
-    new = [each for each in (folder, *folder.parents) if not each.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for each in new:
-        _sync(each.parent)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _prove(part: Path, file: Staged, source: Path) -> None:
+    """What will be seen is what the task has written."""
+    size = part.stat().st_size
+    if size != file.size:
+        message = f"a staged file has {size} bytes, and its COMMIT says {file.size}"
+        raise SizeMismatch(message, where=str(source), advice=RESTORE)
+    with part.open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    if digest != file.sha256:
+        message = f"a staged file has the SHA-256 {digest[:12]}, not {file.sha256[:12]}"
+        raise DigestMismatch(message, where=str(source), advice=RESTORE)

@@ -28,7 +28,7 @@ from lamina.engine.task import results_of
 from lamina.engine.wire import decode_result
 from lamina.spark.failures import spark_errors
 from lamina.spark.frames import active, map_in_arrow, view
-from lamina.spark.sources import SparkSource
+from lamina.spark.sources import SparkFiles, SparkSource
 from lamina.spark.streams import SparkStream
 from lamina.spark.tasks import META, RESULT, StageOutput, UpdateState
 
@@ -108,6 +108,8 @@ class SparkRunner:
             case SourceRange(source, start, end) as planned:
                 if start == end:
                     return None, None
+                if stream.of_bad_rows:
+                    return self._bad_rows(planned), None
                 observation = Observation()
                 frame = self._sources[source].frame(self._spark, planned)
                 measures = self._measures(source, work.latest_max_us)
@@ -117,6 +119,11 @@ class SparkRunner:
                     return None, None
                 paths = [str(Path(work.home) / file) for file in files]
                 return self._spark.read.schema(stream.input).parquet(*paths), None
+
+    def _bad_rows(self, planned: SourceRange) -> DataFrame:
+        source = self._sources[planned.source]
+        assert isinstance(source, SparkFiles), planned.source
+        return source.bad_rows(self._spark, planned)
 
     def _timed(self, source: str, rows: DataFrame) -> DataFrame:
         """Rows without an event time are counted and left out."""

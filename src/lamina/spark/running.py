@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 from pyspark.sql import SparkSession
 
 from lamina.clock import Clock, SystemClock
-from lamina.connectors.opening import open_sink
+from lamina.connectors.opening import open_sinks
 from lamina.engine.engine import Engine
 from lamina.engine.opening import open_engine
 from lamina.engine.plans import EngineSettings, FailPoint
@@ -42,6 +43,7 @@ class RunSettings:
     interval_s: float = 0.0  # at least this long from one epoch to the next
     engine: EngineSettings = field(default_factory=EngineSettings)
     recovery: RecoveryConfig = field(default_factory=RecoveryConfig)
+    out: TextIO | None = None  # where console sinks write; None: standard output
 
 
 def run(
@@ -92,16 +94,17 @@ def _open(
         plan, streams = compile_pipeline(
             own, pipeline, order(pipeline), name=wanted.name, file=wanted.file
         )
-    sources = {s.name: open_source(s, wanted.folder) for s in pipeline.sources.values()}
+    folder, file = wanted.folder, wanted.file
+    sources = {s.name: open_source(s, folder, file=file) for s in pipeline.sources.values()}
+    sinks = open_sinks(pipeline, folder, home=wanted.home, file=file, out=wanted.out)
     times = {s.name: s.watermark.column for s in pipeline.sources.values() if s.watermark}
-    sinks = pipeline.sinks.values()
     return open_engine(
         plan,
         home=wanted.home,
         store=open_store(wanted.store),
         runner=SparkRunner(own, streams, sources, times),
         sources=sources,
-        sinks={sink.name: open_sink(sink, wanted.folder, file=wanted.file) for sink in sinks},
+        sinks=sinks,
         settings=wanted.engine,
         recovery=wanted.recovery,
         clock=clock,

@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from lamina.connectors.opening import bad_row_streams
 from lamina.engine.model import OperatorPlan
 from lamina.engine.plans import EnginePlan, StreamPlan
 from lamina.engine.task import HASH, ROWS, VNODE
@@ -24,7 +25,7 @@ from lamina.pipeline.tokens import Word
 from lamina.pipeline.variables import filled
 from lamina.spark.frames import arrow_schema, view
 from lamina.spark.plan_checks import check_final, check_keys, check_partial, check_rows
-from lamina.spark.sources import ddl
+from lamina.spark.sources import BAD_ROWS, ddl
 from lamina.state.vnodes import VNODE_COUNT
 
 ALL = "k_all"
@@ -44,6 +45,7 @@ class SparkStream:
     arrow_output: bytes
     state: StructType | None = None  # keys and partials
     operator: OperatorPlan | None = None
+    of_bad_rows: bool = False  # it reads what is wrong with a source, not what is right
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -91,11 +93,16 @@ def compile_pipeline(
         schemas[each.lower()] = compiled.output
         reads_from[each] = reads_from[compiled.reads]
         plans.append(StreamPlan(each, compiled.reads, reads_from[each], compiled.operator))
+    kept = bad_row_streams(pipeline)
+    for each, source in kept.items():
+        streams[each] = _bad_rows(spark, each, source, file)
+        plans.append(StreamPlan(each, source.name, frozenset({source.name})))
     plan = EnginePlan(
         pipeline=name,
         pipeline_hash=pipeline_hash(pipeline.definition()),
         streams=tuple(plans),
-        sinks={sink.name: named[sink.stream.lower()] for sink in pipeline.sinks.values()},
+        sinks={sink.name: named[sink.stream.lower()] for sink in pipeline.sinks.values()}
+        | dict(zip(kept, kept, strict=True)),
         delays_us={
             source.name: source.watermark.delay_us
             for source in pipeline.sources.values()
@@ -167,6 +174,14 @@ def _checked(stream: SparkStream, select: Select, given: DataFrame, name: str) -
     with view(spark.createDataFrame([], stream.state), f"plan of {stream.name}") as state:
         check_final(spark.sql(stream.final(state)), select)
     return stream
+
+
+def _bad_rows(spark: SparkSession, name: str, source: Source, file: str) -> SparkStream:
+    """The stream of a source's bad rows: staged, committed and published like any other."""
+    stream = Stream(name, "SELECT file, text FROM bad_rows", place=source.place)
+    named = {"bad_rows": source.name}
+    compiled = _compile(spark, stream, {"bad_rows": BAD_ROWS}, named, file)
+    return replace(compiled, of_bad_rows=True)
 
 
 def _stateless(

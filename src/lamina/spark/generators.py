@@ -1,0 +1,118 @@
+"""Sources that make their rows up, the same every time: row n depends on the options and n alone.
+
+Rows are Spark expressions over `spark.range`: nothing runs in Python.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users have it
+
+from lamina.connectors.paths import check_options, whole_number
+from lamina.engine.model import Offset, SourceRange
+from lamina.engine.ports import Limits, Memory
+from lamina.pipeline.model import Source
+from lamina.pipeline.tokens import bad_at
+
+ROW = "row"
+_SYNONYMS = {
+    "long": "bigint",
+    "integer": "int",
+    "dec": "decimal",
+    "numeric": "decimal",
+    "timestamp_ltz": "timestamp",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A column: its type in Spark's DDL, and the SQL that makes it of `id`, the row's number."""
+
+    type: str
+    sql: str
+
+
+class Numbered:
+    """Rows 0 to *rows* - 1: the offset is the number of the next one."""
+
+    def __init__(self, name: str, rows: int) -> None:
+        self.name = name
+        self._rows = rows
+
+    def initial(self) -> Offset:
+        return {ROW: "0"}
+
+    def plan(self, start: Offset, limits: Limits, memory: Memory) -> SourceRange:
+        del memory  # a number says it all
+        at = int(start[ROW])
+        end = max(at, self._rows)  # rows that were read stay read, also if there are fewer now
+        if limits.rows is not None:
+            end = min(end, at + limits.rows)
+        return SourceRange(self.name, start, {ROW: str(end)})
+
+    def confirm(self, planned: SourceRange) -> None:
+        """Nothing can have changed."""
+
+
+class Trades(Numbered):
+    """Market trades."""
+
+    def __init__(self, source: Source, *, file: str = "pipeline") -> None:
+        check_options(source, ("rows", "symbols", "every_us"), file=file)
+        super().__init__(source.name, whole_number(source, "rows", 10_000, file=file, least=0))
+        symbols = whole_number(source, "symbols", 20, file=file)
+        every_us = whole_number(source, "every_us", 50_000, file=file, least=0)
+        self._columns = chosen(source, trades(symbols, every_us), file=file)
+
+    def frame(self, spark: SparkSession, planned: SourceRange) -> DataFrame:
+        return numbers(spark, planned).select(*(F.expr(sql) for sql in self._columns))
+
+
+def trades(symbols: int, every_us: int) -> dict[str, Made]:
+    return {
+        "symbol": Made("STRING", f"concat('S', CAST(pmod(xxhash64(id), {symbols}) AS STRING))"),
+        "price": Made(
+            "DECIMAL(12,2)", "CAST(10 + pmod(xxhash64(id, 1), 9000) / 100 AS DECIMAL(12, 2))"
+        ),
+        "volume": Made("BIGINT", "CAST(1 + pmod(xxhash64(id, 2), 500) AS BIGINT)"),
+        "ts": Made("TIMESTAMP", f"timestamp_micros(1700000000000000 + id * {every_us})"),
+    }
+
+
+def numbers(spark: SparkSession, planned: SourceRange) -> DataFrame:
+    return spark.range(int(planned.start[ROW]), int(planned.end[ROW]), 1, 2)
+
+
+def chosen(source: Source, made: Mapping[str, Made], *, file: str) -> list[str]:
+    """The SQL of the columns that a source names; each must be one of *made*, of its type."""
+    known = {name.lower(): each for name, each in made.items()}
+    columns = []
+    for column in source.columns:
+        each = known.get(column.name.lower())
+        if each is None:
+            raise bad_at(
+                f"the source {source.name!r} has no column {column.name!r}",
+                file,
+                source.place,
+                f"{source.format} has {', '.join(f'{n} {m.type}' for n, m in made.items())}",
+            )
+        if plain_type(column.type) != plain_type(each.type):
+            raise bad_at(
+                f"the column {column.name!r} of {source.name!r} is not {column.type}",
+                file,
+                source.place,
+                f"Write {column.name} {each.type}",
+            )
+        columns.append(f"{each.sql} AS `{column.name}`")
+    return columns
+
+
+def plain_type(text: str) -> str:
+    """A type as DDL has it, without what makes no difference."""
+    joined = re.sub(r"\s*([<>(),:])\s*", r"\1", text.strip().lower().replace("`", ""))
+    spaced = re.sub(r"\s+", ":", joined)  # STRUCT<a BIGINT> is STRUCT<a: BIGINT>
+    return re.sub(r"[a-z_]+", lambda word: _SYNONYMS.get(word[0], word[0]), spaced)
