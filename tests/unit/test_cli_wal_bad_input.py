@@ -235,6 +235,15 @@ def test_verify_names_strangers_and_knows_its_own(made: HomeAndStore) -> None:
     assert {p["severity"] for p in found["problems"]} == {"warning"}
 
 
+def test_verify_took_what_a_pipeline_keeps_beside_its_log_for_strangers(made: HomeAndStore) -> None:
+    for folder in ("staged", "state", "requests"):
+        (made.home / folder).mkdir()
+    for name in ("status.json", ".status.json.4711", "preflight-0a1b"):
+        (made.home / name).write_text("{}")
+    verified = lamina("wal", "verify", "--home", made.home, "--json")
+    assert (verified.exit_code, answer(verified)["problems"]) == (0, [])
+
+
 def test_verify_says_whose_segment_it_is(made: HomeAndStore) -> None:
     segment_of_another_home(made)
     owner = json.loads((made.home / "home.json").read_bytes())["id"]

@@ -17,14 +17,19 @@ from lamina.cli.segments import end_shape
 from lamina.cli.shapes import Shape
 from lamina.cli.words import counted, size
 from lamina.disk.base import Disk
+from lamina.engine.opening import STATE
+from lamina.engine.staging import STAGED
 from lamina.errors import NotFound, WalDamaged
 from lamina.format.findings import Severity
 from lamina.format.home_names import DRIVER, HOME_LOCK, IDENTITY, core_folder, parse_segment
+from lamina.running.control import REQUESTS, STATUS
 from lamina.wal.scan import cores_of
 
 COLUMNS = ("SEVERITY", "CODE", "FILE", ">BYTE", "MESSAGE", "EXPECTED", "ACTUAL")
 _KEPT = re.compile(r"(?P<segment>.+\.wal)\.cut-[0-9]+\+*")
-_ASIDE = re.compile(r"home\.json\.[0-9a-f]{32}")
+# What a kill may leave of a file that was being made, and of a question to executors.
+_ASIDE = re.compile(r"home\.json\.[0-9a-f]{32}|\.status\.json\.[0-9]+|preflight-[^/]+")
+_PIPELINES = {STAGED, STATE, STATUS, REQUESTS}  # beside the log: docs/FORMAT.md
 
 
 @click.command("verify")
@@ -89,7 +94,8 @@ def _size(disk: Disk, path: str) -> int:
 
 def _strangers(disk: Disk) -> Iterator[Trouble]:
     """Files whose names are not Lamina's: nobody reads them, so they may be a segment misnamed."""
-    known = {IDENTITY, HOME_LOCK, DRIVER, *(core_folder(core) for core in cores_of(disk))}
+    folders = {core_folder(core) for core in cores_of(disk)}
+    known = {IDENTITY, HOME_LOCK, DRIVER, *folders, *_PIPELINES}
     names = [name for name in disk.list("") if not _ASIDE.fullmatch(name)]
     yield from (_stranger(name) for name in names if name not in known)
     for folder in (DRIVER, *(core_folder(core) for core in cores_of(disk))):
