@@ -125,9 +125,10 @@ VECTORS: Final = (
 )
 ALL: Final = Vector(
     "everything in one key",
-    ", ".join(vector.values for vector in VECTORS),
-    -1003158839,
-    -7656841498070982007,
+    # Spark 4.3 has no columns of TIME, unless a setting that nobody has to have says otherwise.
+    ", ".join(vector.values for vector in VECTORS if not vector.type.startswith("time(")),
+    2092173126,
+    -5941524390943381858,
 )
 
 

@@ -20,6 +20,7 @@ from lamina.recovery.manager import RecoveryConfig
 from lamina.running.loop import Loop, Until, Watcher, stopping
 from lamina.spark.failures import spark_errors
 from lamina.spark.frames import active, own_session
+from lamina.spark.preflight import preflight
 from lamina.spark.runner import SparkRunner, pinned
 from lamina.spark.sources import open_source
 from lamina.spark.streams import compile_pipeline
@@ -89,14 +90,15 @@ def _open(
     clock: Clock,
     fail_point: FailPoint,
 ) -> Engine:
+    folder, file = wanted.folder, wanted.file
+    sources = {s.name: open_source(s, folder, file=file) for s in pipeline.sources.values()}
+    sinks = open_sinks(pipeline, folder, home=wanted.home, file=file, out=wanted.out)
     own = own_session(spark, pinned(wanted.engine.partitions))
     with active(own):
         plan, streams = compile_pipeline(
             own, pipeline, order(pipeline), name=wanted.name, file=wanted.file
         )
-    folder, file = wanted.folder, wanted.file
-    sources = {s.name: open_source(s, folder, file=file) for s in pipeline.sources.values()}
-    sinks = open_sinks(pipeline, folder, home=wanted.home, file=file, out=wanted.out)
+        preflight(own, wanted.home, partitions=wanted.engine.partitions, clock=clock)
     times = {s.name: s.watermark.column for s in pipeline.sources.values() if s.watermark}
     return open_engine(
         plan,

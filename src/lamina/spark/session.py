@@ -1,7 +1,7 @@
-"""A Spark of our own on this computer: quiet, without a web page, with its files in one folder.
+"""A Spark of our own: quiet, without a web page, with the driver's files in one folder.
 
-Settings that change results are pinned per job by the runner; here are those that count only when
-a JVM is launched.
+On this computer, or with executors of a cluster. Settings that change results are pinned by the
+runner; here are those that count only when a JVM is launched.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def start_session(name: str, scratch: Path, *, master: str = "local[*]") -> Spar
         os.environ.setdefault("SPARK_LOCAL_DIRS", str(_own_folder(scratch)))
     builder = SparkSession.builder.master(with_retries(master)).appName(f"lamina {name}")
     try:
-        session = builder.config(map=launch_settings(scratch, log4j)).getOrCreate()
+        session = builder.config(map=launch_settings(scratch, log4j, master)).getOrCreate()
     except (PySparkException, OSError) as error:
         raise StoreError(
             f"Spark did not start: {str(error).splitlines()[0]}",
@@ -81,13 +81,14 @@ def with_retries(master: str) -> str:
     return f"local[{found[1]},{TASK_ATTEMPTS}]" if found else master
 
 
-def launch_settings(scratch: Path, log4j: Path) -> dict[str, Any]:
+def launch_settings(scratch: Path, log4j: Path, master: str = "local[*]") -> dict[str, Any]:
+    """Executors of a cluster must reach the driver: there Spark chooses its address."""
+    host = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return {
+        **(host if master.strip().startswith("local") else {}),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": os.environ.get("LAMINA_DRIVER_MEMORY", DRIVER_MEMORY),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": f"-Dlog4j.configurationFile={log4j.absolute().as_uri()}",
         "spark.sql.warehouse.dir": str((scratch / "warehouse").absolute()),
         "spark.sql.session.timeZone": "UTC",

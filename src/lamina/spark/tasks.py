@@ -6,8 +6,10 @@ stage    output rows in, and that one row; a Parquet file is written; the result
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -16,7 +18,7 @@ from lamina.engine.model import StreamWork, TaskResult, TaskWork
 from lamina.engine.staging import stage
 from lamina.engine.task import schema_of, update_state
 from lamina.engine.wire import decode_result, encode_result
-from lamina.errors import Refused
+from lamina.errors import NotShared, Refused
 
 META = "_lamina"
 RESULT = "result string"
@@ -85,4 +87,7 @@ class StageOutput:
 def _task(work: StreamWork) -> TaskWork:
     context = TaskContext.get()
     assert context is not None
+    if not Path(work.state_folder).is_dir():  # the driver made it when it claimed the home
+        host = socket.gethostname()
+        raise NotShared(f"the executor on {host} does not see the home of this pipeline")
     return work.task(context.partitionId(), str(context.taskAttemptId()))
