@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from threading import Thread
 
+from lamina.checkpoint.background import Background
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.state import SavedState, save
 from lamina.format.commit import CommitRecord
@@ -39,7 +39,7 @@ class Pipeline:
 NO_PIPELINE = Pipeline()
 
 
-class Saving:
+class Saving(Background[Saved]):
     """One checkpoint on its way; `wait` gives it, or raises what went wrong."""
 
     def __init__(
@@ -60,35 +60,7 @@ class Saving:
         self._parent = parent
         self._pipeline = pipeline
         self._compression = compression
-        self._saved: Saved | None = None
-        self._error: BaseException | None = None
-        self._thread = Thread(target=self._run, name="lamina-checkpoint", daemon=True)
-        self._thread.start()
-
-    @property
-    def has_succeeded(self) -> bool:
-        return self._saved is not None
-
-    @property
-    def is_over(self) -> bool:
-        return not self._thread.is_alive()
-
-    def join(self) -> None:
-        """Wait until it is over, whatever came of it."""
-        self._thread.join()
-
-    def wait(self) -> Saved:
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        assert self._saved is not None
-        return self._saved
-
-    def _run(self) -> None:
-        try:
-            self._saved = self._save()
-        except BaseException as error:  # noqa: BLE001  handed to whoever waits
-            self._error = error
+        super().__init__("lamina-checkpoint", self._save)
 
     def _save(self) -> Saved:
         begin = self._checkpointer.begin(self._parent, full=self._parent is None)

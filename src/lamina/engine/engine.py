@@ -139,6 +139,12 @@ class Engine:
             return "; ".join(f"{sink}: {why}" for sink, why in self._publisher.errors().items())
         return self._saves.error or "a checkpoint is being made" if self._saves.holds else ""
 
+    @property
+    def trouble(self) -> str:
+        """What does not work now and is tried again, for people; or empty."""
+        found = [f"{sink}: {why}" for sink, why in self._publisher.errors().items() if why]
+        return "; ".join([*found, *([self._saves.error] if self._saves.error else [])])
+
     def step(self) -> EpochReport | None:
         """One epoch, if there is anything to do; None if not, or if the pipeline is `held`."""
         self._check_whole()
@@ -165,8 +171,12 @@ class Engine:
         )
 
     def checkpoint(self) -> CheckpointId | None:
-        """Save now, and wait for it; None before the first epoch."""
+        """Save now, and wait for it; None before the first epoch.
+
+        First the sinks get what they lack: raises if one cannot get it now.
+        """
         self._check_whole()
+        self.drain()
         self._saves.settle()
         self._saves.begin()
         self._saves.settle()

@@ -2,6 +2,9 @@
 
 A store that fails stops no epoch: it is tried again with back-off, and holds the pipeline when the
 last checkpoint is too far back. Everything else that goes wrong is raised.
+
+No checkpoint is made while a sink is behind: so none has to carry output that one has still to get
+(R7). After each, those that are beyond the retention go, beside further epochs.
 """
 
 from __future__ import annotations
@@ -9,7 +12,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from lamina.checkpoint.background import Background
 from lamina.checkpoint.checkpointer import Checkpointer
+from lamina.checkpoint.gc import GcPlan, run_gc
 from lamina.checkpoint.saving import Pipeline, Saved, Saving
 from lamina.clock import Clock
 from lamina.engine.backoff import Backoff
@@ -55,8 +60,11 @@ class Saves:
         self._settings = settings
         self._fail_point = fail_point
         self._commits = list(state.replayed)
+        self._clock = clock
         self._backoff = Backoff(clock)
         self._saving: Saving | None = None
+        self._sweeping: Background[GcPlan] | None = None
+        self._saved_at = clock.monotonic()
         self.base: CheckpointId | None = state.manifest.checkpoint_id if state.manifest else None
         self.base_epoch = state.manifest.epoch if state.manifest else 0
 
@@ -77,19 +85,30 @@ class Saves:
 
     def advance(self) -> None:
         """Take over what is done, begin what is due; a store that fails is tried again later."""
-        if self._saving is not None and self._saving.is_over:
-            try:
-                self.settle()
-            except StoreError as error:
-                self._backoff.failed(error)
-        every = self._settings.checkpoint_epochs
-        if every and self._unsaved >= every and self._backoff.is_over:
-            self._begin_if_published()
+        try:
+            if self._saving is not None and self._saving.is_over:
+                self._take_saved()
+            if self._sweeping is not None and self._sweeping.is_over:
+                self._take_swept()
+        except StoreError as error:
+            self._backoff.failed(error)
+        is_free = self._saving is None and self._sweeping is None and not self._publisher.behind
+        if is_free and self._is_due and self._backoff.is_over:
+            self.begin()
+
+    @property
+    def _is_due(self) -> bool:
+        every, seconds = self._settings.checkpoint_epochs, self._settings.checkpoint_s
+        if every and self._unsaved >= every:
+            return True
+        is_old = seconds is not None and self._clock.monotonic() - self._saved_at >= seconds
+        return is_old and bool(self._unsaved)
 
     def begin(self) -> None:
         """Start one, unless the last one has everything."""
         if not self._unsaved:
             return
+        self._saved_at = self._clock.monotonic()
         self._saving = Saving(
             self._checkpointer,
             self._commits[-1],
@@ -106,19 +125,28 @@ class Saves:
     def settle(self) -> None:
         """Wait for the one that is being made, if one is, and take it over."""
         if self._saving is not None:
-            saving, self._saving = self._saving, None
-            self._take_over(saving.wait())
-            self._backoff.succeeded()
+            self._take_saved()
+        if self._sweeping is not None:
+            self._take_swept()
 
     def abandon(self) -> None:
         """Wait for the one that is being made, and leave it to the next process."""
-        if self._saving is not None:
-            self._saving.join()
+        for work in (self._saving, self._sweeping):
+            if work is not None:
+                work.join()
 
-    def _begin_if_published(self) -> None:
-        """Not while a sink is behind: a checkpoint carries no output that one has still to get."""
-        if self._saving is None and not self._publisher.behind:
-            self.begin()
+    def _take_saved(self) -> None:
+        assert self._saving is not None
+        saving, self._saving = self._saving, None
+        self._take_over(saving.wait())
+        self._backoff.succeeded()
+        retain, checkpointer = self._settings.retain, self._checkpointer
+        self._sweeping = Background("lamina-gc", lambda: run_gc(checkpointer, retain=retain))
+
+    def _take_swept(self) -> None:
+        assert self._sweeping is not None
+        sweeping, self._sweeping = self._sweeping, None
+        sweeping.wait()
 
     @property
     def _unsaved(self) -> int:
