@@ -26,6 +26,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/checkpoint.py
 	$(BIN)/python benchmarks/wal.py
 	$(BIN)/python benchmarks/state.py
+	$(BIN)/python benchmarks/engine.py
 
 define VENV_READY
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Lamina needs Python 3.11 or newer: make PYTHON=python3.12 ...")'

@@ -1,0 +1,78 @@
+"""Where the time of an epoch goes, on the driver: clocks around the engine's own steps.
+
+Nothing in the product knows of it. A step that runs inside of another is taken out of that one, so
+the parts add up to the whole.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from statistics import median
+from typing import Any
+
+from engine_contenders import Ours
+from pyspark.sql.classic.dataframe import DataFrame
+
+PARTS = {
+    "plan": ("engine", "_plan_epoch"),
+    "frame": ("runner", "run"),
+    "seen": ("runner", "_seen"),
+    "commit": ("engine", "_decide"),
+    "publish": ("engine", "_publish"),
+    "checkpoint": ("saves", "advance"),
+}
+JOB, REST = "job", "rest"
+
+
+class Profile:
+    """Seconds by part, one entry for every epoch."""
+
+    def __init__(self, ours: Ours) -> None:
+        self.epochs: list[dict[str, float]] = []
+        self._now: dict[str, float] = {}
+        self._inner = [0.0]
+        places = {"engine": ours.engine, "runner": ours.runner}
+        places["saves"] = vars(ours.engine)["_saves"]
+        for part, (place, method) in PARTS.items():
+            self._wrap(places[place], method, part)
+        self._ours = ours
+
+    def _wrap(self, target: Any, method: str, part: str) -> None:
+        setattr(target, method, self._timed(getattr(target, method), part))
+
+    def _timed(self, function: Callable[..., Any], part: str) -> Callable[..., Any]:
+        def timed(*arguments: Any, **named: Any) -> Any:
+            self._inner.append(0.0)
+            start = time.perf_counter()
+            try:
+                return function(*arguments, **named)
+            finally:
+                spent = time.perf_counter() - start
+                own = spent - self._inner.pop()
+                self._inner[-1] += spent
+                self._now[part] = self._now.get(part, 0.0) + own
+
+        return timed
+
+    @contextmanager
+    def epoch(self) -> Iterator[None]:
+        """One epoch of ours; Spark's action is timed only here."""
+        self._now, self._inner = {}, [0.0]
+        action = DataFrame.toArrow
+        setattr(DataFrame, "toArrow", self._timed(action, JOB))  # noqa: B010  a class of Spark's
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            setattr(DataFrame, "toArrow", action)  # noqa: B010
+        self._now[REST] = time.perf_counter() - start - self._inner[0]
+        self.epochs.append(self._now)
+
+    def median_ms(self) -> dict[str, float]:
+        parts = ("plan", "frame", JOB, "seen", "commit", "publish", "checkpoint", REST)
+        return {part: median(each.get(part, 0.0) for each in self.epochs) * 1000 for part in parts}
+
+    def describe(self) -> str:
+        return ", ".join(f"{part} {ms:.0f}" for part, ms in self.median_ms().items()) + " ms"
