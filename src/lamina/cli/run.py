@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,7 +149,7 @@ def _run(wanted: Wanted, screen: RunScreen) -> None:
     _check_free(wanted.place.home)
     require_spark("`lamina run`")
     from lamina.spark.running import RunSettings, run  # noqa: PLC0415  an extra
-    from lamina.spark.session import start_session  # noqa: PLC0415
+    from lamina.spark.session import start_session, stop_session  # noqa: PLC0415
 
     clock, stop, last = SystemClock(), threading.Event(), list[Status]()
 
@@ -172,13 +173,14 @@ def _run(wanted: Wanted, screen: RunScreen) -> None:
     )
     with stopping(stop):
         screen.starting(f"starting Spark for {place.name} ({wanted.master})")
+        logging.getLogger().addHandler(logging.NullHandler())  # Py4J logs what it also raises
         spark = start_session(place.name, place.scratch, master=wanted.master)
         started = clock.monotonic()
         try:
             watcher = Watcher(screen.recovered, screen.epoch, note)
             run(pipeline, settings, spark=spark, watcher=watcher, clock=clock, stop=stop)
         finally:
-            spark.stop()
+            stop_session(spark)
     screen.ended(last[0], clock.monotonic() - started)
 
 

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from lamina.errors import LaminaError, Refused, all_errors
+from lamina.errors import LaminaError, Refused, StoreError, all_errors
 
 LENGTH_MAX = 600
 _OURS = re.compile(r"^lamina\.errors\.(\w+): (?:\[LAM-\d+\] )?(.+)$", re.MULTILINE)
@@ -27,6 +27,11 @@ def spark_errors() -> Iterator[None]:
     """What Spark refuses, as an error of ours; nothing of the epoch is committed then."""
     try:
         yield
+    except (ConnectionError, Py4JNetworkError) as error:
+        raise StoreError(
+            f"Spark's JVM has gone, or cannot be reached: {error}",
+            advice="What it was doing is not committed. Find out what ended it, and start again",
+        ) from error
     except (PySparkException, Py4JError) as error:
         raise meaning(str(error)) from error
 

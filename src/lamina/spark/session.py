@@ -11,9 +11,11 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -64,6 +66,12 @@ def start_session(name: str, scratch: Path, *, master: str = "local[*]") -> Spar
         ) from error
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def stop_session(session: SparkSession) -> None:
+    """Stop it; one whose JVM has gone is stopped already."""
+    with suppress(Py4JError, ConnectionError):
+        session.stop()
 
 
 def _own_folder(scratch: Path) -> Path:
