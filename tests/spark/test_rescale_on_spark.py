@@ -1,0 +1,45 @@
+"""Another number of partitions in mid-stream: 2, then 8, then 4, one of them after kill -9."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.kills import Project
+from tests.spark.victims import Nursery, nursery
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: lamina[spark]")
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    with nursery(tmp_path_factory) as made:
+        yield made
+
+
+def test_rescaled_from_2_to_8_to_4_it_loses_and_doubles_nothing(
+    spark: Any, processes: Nursery, tmp_path: Path
+) -> None:
+    project = Project(tmp_path, files=7).write()
+    truth = project.truth(spark)
+    assert {4, 6} <= set(truth.epochs["bars"]), "windows are open where it is rescaled"
+
+    child = processes.child()
+    child.tell(project.asked(partitions=2, until_epoch=3))
+    assert child.until("ended", "error") == {"event": "ended", "epoch": 3}
+    child.tell(project.asked(partitions=8, bomb=["after COMMIT", 2, signal.SIGKILL]))
+    assert child.until("recovered", "error")["epoch"] == 3
+    assert child.until("at", "ended", "error")["event"] == "at"
+    assert child.wait() == -signal.SIGKILL, child.said()
+    assert project.check_so_far(truth) == 5
+
+    child = processes.child()
+    child.tell(project.asked(partitions=4))
+    assert child.until("recovered", "error")["epoch"] == 5
+    assert child.until("ended", "error")["event"] == "ended"
+    project.check_whole(truth)
+    project.check_so_far(truth)

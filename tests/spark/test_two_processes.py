@@ -1,0 +1,61 @@
+"""Two processes on one pipeline, each with its Spark: one of them can go on."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.kills import Project
+from tests.spark.victims import Nursery, nursery, wait_until_stopped
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: lamina[spark]")
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    with nursery(tmp_path_factory) as made:
+        yield made
+
+
+def test_who_slept_through_a_takeover_is_fenced_when_it_wakes(
+    spark: Any, processes: Nursery, tmp_path: Path
+) -> None:
+    """It sleeps at the worst moment: its epoch is decided in its home, and no sink has it."""
+    project = Project(tmp_path, files=6).write()
+    truth = project.truth(spark)
+    first, second = processes.child(), processes.child()
+    first.tell(project.asked(until_epoch=3))  # and a checkpoint of epoch 3
+    assert first.until("ended", "error") == {"event": "ended", "epoch": 3}
+    asleep = ["after COMMIT", 1, signal.SIGSTOP]
+    first.tell(project.asked(checkpoint_epochs=0, bomb=asleep))
+    assert first.until("at", "ended", "error")["event"] == "at"
+    wait_until_stopped(first.pid)
+
+    # It holds the lock of its home, also when it sleeps.
+    second.tell(project.asked())
+    refused = second.until("ended", "error")
+    assert (refused["event"], refused.get("kind")) == ("error", "Fenced"), refused
+    # Another home needs a person's word.
+    second.tell(project.asked(home="other"))
+    refused = second.until("ended", "error")
+    assert (refused["event"], refused.get("kind")) == ("error", "Refused"), refused
+    second.tell(project.asked(home="other", take_over_home=True, until_epoch=5))
+    assert second.until("recovered", "error")["epoch"] == 3
+    assert second.until("ended", "error") == {"event": "ended", "epoch": 5}
+
+    first.signal(signal.SIGCONT)
+    fenced = first.until("ended", "error")
+    assert (fenced["event"], fenced.get("kind")) == ("error", "Fenced"), fenced
+    first.tell(project.asked())  # and it cannot come back by itself
+    refused = first.until("ended", "error")
+    assert (refused["event"], refused.get("kind")) == ("error", "Refused"), refused
+
+    second.tell(project.asked(home="other"))
+    assert second.until("recovered", "error")["epoch"] == 5
+    assert second.until("ended", "error")["event"] == "ended"
+    project.check_whole(truth)
+    project.check_so_far(truth, home="other")
