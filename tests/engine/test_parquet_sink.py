@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,11 +11,22 @@ import pyarrow.parquet as pq
 import pytest
 
 from lamina.connectors.parquet import ParquetSink
+from lamina.engine.model import Staged
 from lamina.engine.ports import Publication, Sink
-from lamina.errors import Diverged, Fenced
+from lamina.errors import Corrupt, DigestMismatch, Diverged, Fenced, NotFound, SizeMismatch
 from lamina.format.commit import Point
 from lamina.testing.faulty import Killed
-from tests.engine.pipelines import LIMITS, ORDERS, TRADES, Epochs, World, expected, kill, run_out
+from tests.engine.pipelines import (
+    LIMITS,
+    ORDERS,
+    TRADES,
+    Epochs,
+    World,
+    expected,
+    kill,
+    run_out,
+    table_of,
+)
 
 assert LIMITS.rows is not None
 EXPECTED = expected({"trades": TRADES, "orders": ORDERS}, LIMITS.rows)
@@ -107,3 +120,65 @@ def test_who_was_fenced_publishes_nothing(tmp_path: Path) -> None:
     with pytest.raises(Fenced):
         old.fence(1)
     assert new.position().point is None
+
+
+def staged(home: Path) -> Publication:
+    """An epoch of one file with one row."""
+    home.mkdir()
+    pq.write_table(table_of([("k", 1, 0)]), home / "file")
+    data = (home / "file").read_bytes()
+    file = Staged("file", len(data), hashlib.sha256(data).hexdigest(), 1)
+    return Publication("p", 1, Point(1, "ab" * 32), (file,), home)
+
+
+def flip(data: bytes) -> bytes:
+    return bytes([data[0] ^ 1]) + data[1:]
+
+
+@pytest.mark.parametrize(
+    ("damage", "error"), [(flip, DigestMismatch), (lambda data: data[:-1], SizeMismatch)]
+)
+def test_a_staged_file_that_is_damaged_is_never_shown(
+    damage: Callable[[bytes], bytes], error: type[Corrupt], tmp_path: Path
+) -> None:
+    publication = staged(tmp_path / "home")
+    file = tmp_path / "home" / "file"
+    whole = file.read_bytes()
+    sink = ParquetSink("out", tmp_path / "out")
+    sink.fence(1)
+    file.write_bytes(damage(whole))
+    with pytest.raises(error) as raised:
+        sink.publish(publication)
+    assert raised.value.where == str(file)
+    file.unlink()
+    with pytest.raises(NotFound, match="gone"):
+        sink.publish(publication)
+    assert sink.position().point is None
+    assert not list((tmp_path / "out").glob("epoch-*"))
+    file.write_bytes(whole)
+    sink.publish(publication)
+    assert pq.read_table(next((tmp_path / "out").glob("*/*.parquet"))).num_rows == 1
+    assert sink.position() == ParquetSink("out", tmp_path / "out").position()
+
+
+def test_a_newer_fence_is_seen_before_every_publication(tmp_path: Path) -> None:
+    """Also one that is several generations ahead, and by who knows its position by heart."""
+    old, new = ParquetSink("out", tmp_path), ParquetSink("out", tmp_path)
+    old.fence(1)
+    for epoch in (1, 2):
+        old.publish(Publication("p", 1, Point(epoch, "ab" * 32), (), tmp_path))
+    assert new.fence(9).point == Point(2, "ab" * 32)
+    assert old.position().generation == 9
+    with pytest.raises(Fenced):
+        old.publish(Publication("p", 1, Point(3, "ab" * 32), (), tmp_path))
+    assert new.position().point == Point(2, "ab" * 32)
+
+
+def test_fences_of_the_first_layout_are_seen(tmp_path: Path) -> None:
+    sink = ParquetSink("out", tmp_path)
+    (tmp_path / "_lamina").mkdir()
+    (tmp_path / "_lamina" / f"fence-{5:020d}.json").write_bytes(b"{}")
+    assert sink.position().generation == 5
+    with pytest.raises(Fenced):
+        sink.fence(4)
+    assert sink.fence(6).generation == 6

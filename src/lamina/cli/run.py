@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -37,6 +38,7 @@ class Wanted:
     until: Until
     engine: EngineSettings
     recovery: RecoveryConfig
+    out: TextIO | None  # for console sinks
 
 
 def _power_of_two(_context: click.Context, _parameter: click.Parameter, given: int) -> int:
@@ -68,6 +70,12 @@ def _power_of_two(_context: click.Context, _parameter: click.Parameter, given: i
 )
 @click.option("--max-rows", type=click.IntRange(min=1), help="Rows of a source in one epoch.")
 @click.option("--max-files", type=click.IntRange(min=1), help="Files of a source in one epoch.")
+@click.option(
+    "--max-ahead",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="A row further ahead of the watermark does not move it.",
+)
 @click.option(
     "--checkpoint-epochs",
     type=click.IntRange(min=0),
@@ -107,10 +115,12 @@ def run_command(*, place: PipelinePlace, as_json: bool, master: str, **given: An
         engine=EngineSettings(
             partitions=given["partitions"],
             limits=Limits(given["max_rows"], given["max_files"]),
+            max_ahead_us=_microseconds(given["max_ahead"]),
             checkpoint_epochs=given["checkpoint_epochs"],
             reuse_state=frozenset(given["reuse_state"]),
         ),
         recovery=_recovery(given),
+        out=_output(as_json=as_json),
     )
     try:
         with open_screen(SystemClock(), as_json=as_json) as screen:
@@ -120,6 +130,20 @@ def run_command(*, place: PipelinePlace, as_json: bool, master: str, **given: An
             raise
         json_line({"event": "error", "error": shapes.error(error)})
         raise Answered(error) from error
+
+
+def _output(*, as_json: bool) -> TextIO | None:
+    """Where console sinks write: not into the JSON, and on a terminal above the live table.
+
+    None is what standard output is when they are opened: the table has put itself before it then.
+    """
+    if as_json:
+        return sys.stderr
+    return None if sys.stdout.isatty() else sys.stdout
+
+
+def _microseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1_000_000)
 
 
 def _recovery(given: dict[str, Any]) -> RecoveryConfig:
@@ -170,6 +194,7 @@ def _run(wanted: Wanted, screen: RunScreen) -> None:
         interval_s=wanted.interval_s,
         engine=wanted.engine,
         recovery=wanted.recovery,
+        out=wanted.out,
     )
     with stopping(stop):
         screen.starting(f"starting Spark for {place.name} ({wanted.master})")

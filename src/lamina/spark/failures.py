@@ -1,6 +1,7 @@
 """What a failed Spark job means: the line that a person needs, out of a hundred.
 
-A task's error of ours comes back as text in a Python traceback, and becomes that error again.
+A task's error of ours comes back as text in a Python traceback, and becomes that error again. A
+file that cannot be read is named, with what is wrong with it and what can be done.
 """
 
 from __future__ import annotations
@@ -8,17 +9,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import unquote, urlsplit
 
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from lamina.errors import LaminaError, Refused, StoreError, all_errors
+from lamina.errors import LaminaError, NotFound, Refused, StoreError, StoreFull, all_errors
 
 LENGTH_MAX = 600
+NOTHING = "Nothing of this epoch is committed"
 _OURS = re.compile(r"^lamina\.errors\.(\w+): (?:\[LAM-\d+\] )?(.+)$", re.MULTILINE)
 _SPARKS = re.compile(r"\[[A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*\] .+")
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 _PYTHONS = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt): .+$", re.MULTILINE)
+_UNREAD = re.compile(
+    r"\[FAILED_READ_FILE\.(\w+)\] Encountered error while reading file (\S+?)\.(?:\s|$)"
+)
+_NO_PATH = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (\S+?)\.(?:\s|$)")
+_MALFORMED = "[MALFORMED_RECORD_IN_PARSING"
+_OTHER_TYPE = re.compile(
+    r"Parquet column \[(.+?)\]\. Expected Spark type (.+?), actual Parquet type (\S+?)\."
+)
+_FULL = "No space left on device"
 _KINDS = {kind.__name__: kind for kind in all_errors()}
 
 
@@ -41,11 +53,46 @@ def meaning(text: str) -> LaminaError:
     ours = _OURS.findall(text)
     if ours and ours[-1][0] in _KINDS:
         name, message = ours[-1]
-        return _KINDS[name](message[:LENGTH_MAX], advice="Nothing of this epoch is committed")
-    return Refused(
+        return _KINDS[name](message[:LENGTH_MAX], advice=NOTHING)
+    if _FULL in text:
+        message = f"Spark has no room for what it writes: {line_of(text)}"
+        return StoreFull(message, advice=f"{NOTHING}. SPARK_LOCAL_DIRS says where that is")
+    return _unreadable(text) or Refused(
         f"Spark gave up: {line_of(text)}",
-        advice="Nothing of this epoch is committed. Put right what is wrong and start again",
+        advice=f"{NOTHING}. Put right what is wrong and start again",
     )
+
+
+def _unreadable(text: str) -> LaminaError | None:
+    """What is wrong with a file; None if no file is."""
+    unread, no_path = _UNREAD.search(text), _NO_PATH.search(text)
+    if no_path or (unread and unread[1] == "FILE_NOT_EXIST"):
+        where = _path(no_path[1] if no_path else unread[2] if unread else "")
+        message = "a file of a source has gone while it was read"
+        return NotFound(message, where=where, advice=f"Put it back. {NOTHING}")
+    if unread is None:
+        return None
+    where, why, other = _path(unread[2]), _cause(text), _OTHER_TYPE.search(text)
+    if other:
+        message = f"the column {other[1]!r} is {other[3]} in a file, and {other[2]} in the pipeline"
+        advice = "Give the column the type of the files, or write the file anew"
+    elif _MALFORMED in text:
+        message = f"a row cannot be read: {why}"
+        advice = "Repair it, or keep such rows apart with OPTIONS (bad_rows_path 'a/folder')"
+    else:
+        message = f"a file cannot be read: {why}"
+        advice = "Put a whole file in its place, or take it away"
+    return Refused(message[:LENGTH_MAX], where=where, advice=f"{advice}. {NOTHING}")
+
+
+def _path(url: str) -> str:
+    return unquote(urlsplit(url).path)
+
+
+def _cause(text: str) -> str:
+    """What is at the bottom of it."""
+    causes = _CAUSE.findall(text)
+    return causes[-1].strip() if causes else line_of(text)
 
 
 def line_of(text: str) -> str:

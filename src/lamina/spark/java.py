@@ -35,8 +35,9 @@ def prepare_java(scratch: Path) -> None:
     """
     home = java_home(scratch)
     if home is None:
+        found = "".join(f"; {java} is {_said(java)}" for java in _javas())
         raise UsageError(
-            f"Spark needs Java {', '.join(map(str, VERSIONS))}, and there is none",
+            f"Spark needs Java {', '.join(map(str, VERSIONS))}, and there is none{found}",
             advice="Install one, or `pip install 'lamina[java]'`, which needs no rights",
         )
     os.environ["JAVA_HOME"] = str(home)
@@ -49,18 +50,33 @@ def java_home(scratch: Path) -> Path | None:
 
 
 def _system_home() -> Path | None:
-    named = os.environ.get("JAVA_HOME")
-    for java in (Path(named, "bin", "java") if named else None, shutil.which("java")):
-        if java is not None and Path(java).exists() and _version(Path(java)) in VERSIONS:
-            return Path(java).resolve().parent.parent
+    for java in _javas():
+        if _version(java) in VERSIONS:
+            return java.resolve().parent.parent
     return None
 
 
+def _javas() -> list[Path]:
+    """That of JAVA_HOME, then that of PATH; as far as they are there."""
+    named, found = os.environ.get("JAVA_HOME"), shutil.which("java")
+    javas = [Path(named, "bin", "java") if named else None, Path(found) if found else None]
+    return [java for java in javas if java is not None and java.exists()]
+
+
+def _said(java: Path) -> str:
+    version = _version(java)
+    return "none that runs" if version is None else f"Java {version}"
+
+
 def _version(java: Path) -> int | None:
-    said = subprocess.run(  # noqa: S603  the user's own Java
-        [java, "-version"], capture_output=True, text=True, check=False
-    ).stderr
-    found = re.search(r'version "(\d+)', said)
+    """Its first number; None if it does not run. Java 8 says 1.8."""
+    try:
+        asked = subprocess.run(  # noqa: S603  the user's own Java
+            [java, "-version"], capture_output=True, text=True, check=False, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', asked.stderr)
     return int(found[1]) if found else None
 
 

@@ -66,7 +66,7 @@ class Nexmark(Numbered):
     def frame(self, spark: SparkSession, planned: SourceRange) -> DataFrame:
         """The limit of rows counts events of all kinds: so kinds are read side by side."""
         group = self._group
-        number = f"id div {group} * {group} + (id * {OUT_OF_ORDER_PRIME}) % {group}"
+        number = f"(id div {group} + 1) * {group} - 1 - (id * {OUT_OF_ORDER_PRIME}) % {group}"
         rows = numbers(spark, planned).selectExpr(f"{number if group > 1 else 'id'} AS e")
         rows = rows.selectExpr("e", f"e div {CYCLE} AS people", f"e % {CYCLE} AS r")
         last = "people * 3 + CASE WHEN r = 0 THEN -1 WHEN r < 4 THEN r - 1 ELSE 2 END AS auctions"

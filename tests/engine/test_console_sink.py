@@ -1,0 +1,105 @@
+"""A terminal as a sink: every epoch is shown at least once, whatever is killed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from lamina.connectors.console import ConsoleSink
+from lamina.connectors.opening import open_sink
+from lamina.engine.ports import Publication, Sink
+from lamina.errors import BadPipeline, Fenced
+from lamina.format.commit import Point
+from lamina.pipeline.model import Option
+from lamina.pipeline.model import Sink as Definition
+from lamina.protocol.sinks import SinkPosition
+from lamina.testing.faulty import Killed
+from tests.engine.pipelines import LIMITS, ORDERS, TRADES, World, expected, kill, run_out
+
+assert LIMITS.rows is not None
+TOTALS = expected({"trades": TRADES, "orders": ORDERS}, LIMITS.rows)["totals"]
+TITLE = re.compile(r"^totals, epoch ([0-9]+): ([0-9]+) rows$", re.MULTILINE)
+
+
+@dataclass
+class Terminal(World):
+    """The sink `totals` is a terminal."""
+
+    screen: StringIO = field(default_factory=StringIO)
+
+    def sinks(self) -> dict[str, Sink]:
+        shown = ConsoleSink("totals", self.screen, self.home, rows_max=3)
+        return {**super().sinks(), "totals": shown}
+
+    def shown(self) -> list[tuple[int, int]]:
+        return [(int(epoch), int(rows)) for epoch, rows in TITLE.findall(self.screen.getvalue())]
+
+
+class Dying(ConsoleSink):
+    """Killed when the rows of its third epoch are out, before it has made a note of that."""
+
+    def _remember(self, position: SinkPosition) -> None:
+        if position.point is not None and position.point.epoch == 3:
+            raise Killed("shown")
+        super()._remember(position)
+
+
+def test_every_epoch_is_shown_once_with_its_rows(tmp_path: Path) -> None:
+    world = Terminal(tmp_path)
+    world.finish()
+    assert [rows for _, rows in world.shown()] == [len(rows) for rows in TOTALS]
+    text = world.screen.getvalue()
+    assert "  key  total  rows\n" in text
+    assert f"... and {len(TOTALS[0]) - 3} more" in text
+    again = len(world.shown())
+    world.finish()
+    assert len(world.shown()) == again, "a new start shows nothing again"
+
+
+def test_killed_after_it_was_shown_an_epoch_is_shown_again_and_none_is_left_out(
+    tmp_path: Path,
+) -> None:
+    world = Terminal(tmp_path)
+    dying = Dying("totals", world.screen, world.home)
+    engine = world.open(sinks={**world.sinks(), "totals": dying})
+    with pytest.raises(Killed):
+        run_out(engine)
+    kill(engine)
+    world.finish()
+    epochs = [epoch for epoch, _ in world.shown()]
+    assert epochs.count(3) == 2
+    assert sorted({*epochs}) == sorted(epochs[:3] + epochs[4:])
+    assert len({*epochs}) == len(TOTALS)
+
+
+def test_who_was_fenced_shows_nothing(tmp_path: Path) -> None:
+    screen = StringIO()
+    old, new = (ConsoleSink("out", screen, tmp_path) for _ in range(2))
+    old.fence(1)
+    new.fence(2)
+    with pytest.raises(Fenced):
+        old.publish(Publication("p", 1, Point(1, "ab" * 32), (), tmp_path))
+    with pytest.raises(Fenced):
+        old.fence(1)
+    assert screen.getvalue() == ""
+
+
+def test_the_options_of_a_console_are_checked(tmp_path: Path) -> None:
+    for name, value, said in (("rows", "none", "'none'"), ("path", "x", "'path'")):
+        sink = Definition("out", "s", "console", {name: Option.plain(value)})
+        with pytest.raises(BadPipeline, match=said):
+            open_sink(sink, tmp_path, home=tmp_path)
+    opened = open_sink(Definition("out", "s", "console"), tmp_path, home=tmp_path)
+    assert opened.delivery.startswith("at least once")
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/out", "gs://b/x", "file:///out", "hdfs:/x"])
+def test_a_url_is_no_path_of_a_sink(url: str, tmp_path: Path) -> None:
+    """It became a folder that was called `s3:`."""
+    sink = Definition("out", "s", "parquet", {"path": Option.plain(url)})
+    with pytest.raises(BadPipeline, match="is a URL"):
+        open_sink(sink, tmp_path, home=tmp_path)
