@@ -1,0 +1,88 @@
+"""A standalone cluster: exact with a shared home, an executor killed; refused without one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: lamina[spark]")
+
+from tests.spark import cluster_pipeline as pipeline
+from tests.spark.cluster import (
+    Cluster,
+    app_settings,
+    can_hide_folders,
+    kill,
+    running_cluster,
+    wait_for,
+    write_conf,
+)
+
+FAULTY = str(Path(__file__).parent / "executor_faults")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as started:
+        started.add_workers("one", "two")
+        yield started
+
+
+def test_an_executor_is_killed_in_its_task_and_the_result_is_exact(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    file, faults = pipeline.write_project(tmp_path), tmp_path / "faults"
+    faults.mkdir()
+    (faults / "3-1-sync").write_text("kill")
+    settings = app_settings(cores=2) | {
+        "spark.executorEnv.PYTHONPATH": FAULTY,
+        "spark.executorEnv.LAMINA_TEST_FAULTS": str(faults),
+    }
+    conf = {"SPARK_CONF_DIR": str(write_conf(tmp_path / "conf", settings))}
+    with pipeline.started(file, cluster.url, cluster.environment | conf) as (process, events):
+        first = next(events)
+        assert first["event"] == "recovered", first
+        before = set(
+            wait_for("two executors", lambda: cluster.executors()[1:] and cluster.executors())
+        )
+        tag, worker, jvm = wait_for(
+            "the fault",
+            lambda: (
+                (faults / "3-1-sync.struck").exists()
+                and (faults / "3-1-sync.struck").read_text().split()
+            ),
+        )
+        kill(int(worker))
+        assert int(jvm) in before
+        ended = list(events)[-1]
+        assert process.wait() == 0
+    assert (ended["event"], ended["epoch"]) == ("ended", pipeline.FILES + 1)
+    tried = [line.split() for line in (faults / "attempts").read_text().splitlines()]
+    synced = {each[3] for each in tried if each[:3] == ["3", "1", "synced"]}
+    assert synced, "nobody did the task of the killed executor again"
+    assert tag not in synced
+    assert pipeline.published(tmp_path) == pipeline.truth(tmp_path)
+    verified = pipeline.ask("wal", "verify", "--home", tmp_path / ".lamina" / "trades" / "home")
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+
+
+def test_a_worker_that_does_not_see_the_home_is_refused_by_name(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    if not can_hide_folders(tmp_path):
+        pytest.skip("only root with mount namespaces can give a worker folders of its own")
+    file = pipeline.write_project(tmp_path)
+    cluster.add_workers("apart", hidden=tmp_path)
+    conf = {"SPARK_CONF_DIR": str(write_conf(tmp_path / "conf", app_settings(cores=3)))}
+    with pipeline.started(file, cluster.url, cluster.environment | conf) as (process, events):
+        (refused,) = events
+        assert process.wait() == 5
+    error = refused["error"]
+    assert error["code"] == "LAM-2104"
+    assert "1 of 4 tasks" in error["message"]
+    assert "/apart/" in error["message"]
+    assert "--master" in error["advice"]
+    home = tmp_path / ".lamina" / "trades" / "home"
+    assert list(home.iterdir()) == []  # nothing was claimed, and the nonce is gone
