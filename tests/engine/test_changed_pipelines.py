@@ -10,8 +10,9 @@ import pytest
 
 from lamina.engine.engine import Engine, EnginePlan, StreamPlan
 from lamina.engine.in_process import LocalStream
-from lamina.errors import StateChanged
+from lamina.errors import StateChanged, WouldLose
 from lamina.pipeline.model import Emit
+from lamina.recovery import RecoveryConfig
 from lamina.state.merge import Merge
 from tests.engine.pipelines import (
     FROM_ORDERS,
@@ -23,6 +24,7 @@ from tests.engine.pipelines import (
     WINDOW,
     World,
     by_key,
+    expected,
     kill,
     operator,
     run_out,
@@ -174,3 +176,46 @@ def test_another_select_over_the_same_columns_is_a_persons_decision(
     kill(engine)
     world.settings = replace(world.settings, reuse_state=frozenset())
     kill(world.open())  # it was said once
+
+
+ONE_LESS = replace(PLAN, sinks={name: stream for name, stream in SINKS.items() if name != "totals"})
+
+
+def test_a_sink_that_is_added_later_begins_where_a_person_says_from_now(tmp_path: Path) -> None:
+    """It was `Diverged`: what it lacks is not kept, so somebody has to say that it may lack it."""
+    world = World(tmp_path, plan=replace(ONE_LESS, streams=PLAN.streams))
+    engine = world.open()
+    run_out(engine, epochs=6)
+    engine.checkpoint()
+    before = engine.epoch
+    engine.close()
+    world.plan = PLAN
+    with pytest.raises(WouldLose, match=r"'totals' is at its start .* at epoch 6") as refused:
+        world.open()
+    assert "--sink-from-now totals" in refused.value.advice
+    engine = world.open(recovery=RecoveryConfig(sinks_from_now=frozenset({"totals"})))
+    kill(engine)  # it is in the history now, by what it holds itself
+    world.finish()
+    assert min(world.tables["totals"].epochs) == before
+    assert world.got("totals") == expected(world.data, 15)["totals"][before:]
+    assert world.got("vwap") == expected(world.data, 15)["vwap"]
+
+
+def test_a_sink_that_comes_back_has_a_gap_only_if_a_person_says_so(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    engine = world.open()
+    run_out(engine, epochs=2)
+    engine.checkpoint()
+    engine.close()
+    world.plan = replace(ONE_LESS, streams=PLAN.streams)
+    engine = world.open()
+    run_out(engine, epochs=3)
+    engine.checkpoint()
+    engine.close()
+    world.plan = PLAN
+    with pytest.raises(WouldLose, match=r"'totals' is at epoch 2 .* at epoch 5"):
+        world.open()
+    world.open(recovery=RecoveryConfig(sinks_from_now=frozenset({"totals"}))).close()
+    world.finish()
+    whole = expected(world.data, 15)["totals"]
+    assert world.got("totals") == [*whole[:2], *whole[5:]]

@@ -320,8 +320,23 @@ def test_output_that_the_checkpoint_carries_is_published_without_a_driver_log() 
 
 
 def test_a_sink_behind_whose_output_nobody_has_stops() -> None:
-    with pytest.raises(Diverged, match="'slow'"):
-        plan_recovery(found(stored(4), sinks={"slow": sink(2)}, void=True))
+    seen = found(stored(4), sinks={"slow": sink(2), "new": sink(0)}, void=True)
+    with pytest.raises(WouldLose, match=r"'new' is at its start .* at epoch 4"):
+        plan_recovery(seen, sinks_from_now={"slow"})
+    with pytest.raises(WouldLose, match="'slow' is at epoch 2") as caught:
+        plan_recovery(seen, sinks_from_now={"new"})
+    assert "--sink-from-now slow" in caught.value.advice
+
+
+def test_a_sink_begins_from_now_if_a_person_says_so_and_only_if_it_must() -> None:
+    named = {"new", "slow", "there"}
+    sinks = {"new": sink(0), "slow": sink(2), "there": sink(4)}
+    plan = plan_recovery(found(stored(4), sinks=sinks, void=True), sinks_from_now=named)
+    assert plan.joins == ("new", "slow")
+    assert not any(plan.publish.values())
+    whole = plan_recovery(found(stored(4), segment(*COMMITS), sinks=sinks), sinks_from_now=named)
+    assert whole.joins == ()
+    assert epochs(whole.publish["new"]) == epochs(COMMITS)
 
 
 def test_a_sink_ahead_of_everything_known_stops() -> None:

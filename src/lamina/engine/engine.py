@@ -373,6 +373,8 @@ class Engine:
             clock=self._clock,
         )
         known = {commit.digest: commit for commit in self._recovered.commits}
+        for name in state.plan.joins:
+            publisher.join(name, state.plan.head)
         for name in sinks:
             pending = state.plan.publish.get(name, ())
             first = pending[0].epoch if pending else self.epoch + 1

@@ -16,7 +16,7 @@ from lamina.engine.backoff import Backoff
 from lamina.engine.model import Staged
 from lamina.engine.ports import Publication, Sink
 from lamina.errors import StoreError
-from lamina.format.commit import CommitRecord, SinkAhead
+from lamina.format.commit import CommitRecord, Point, SinkAhead
 from lamina.format.manifest_model import Committed, Failed, Pending, SinkCommitStatus
 from lamina.protocol.sinks import Publish, decide_publish
 from lamina.wal.driver_log import rule_commit
@@ -54,6 +54,12 @@ class Publisher:
     def add(self, sink: str, commit: CommitRecord) -> None:
         """An epoch that *sink* has to get."""
         self._lines[sink].waiting.append(commit)
+
+    def join(self, sink: str, head: Point | None) -> None:
+        """Set a sink to where the pipeline is, without rows: a person lets it begin from here."""
+        assert head is not None, "before the first epoch every sink is where the pipeline is"
+        publication = Publication(self._pipeline, self._generation, head, (), self._home)
+        self._lines[sink].sink.publish(publication)
 
     def note_published(self, sink: str, epoch: int) -> None:
         """Where a sink stood when the process began."""

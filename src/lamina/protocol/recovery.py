@@ -8,7 +8,7 @@ decision: --lose-after EPOCH.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lamina.errors import Diverged, Refused, WouldLose
@@ -66,6 +66,7 @@ class Plan:
     next_epoch: int
     skipped: tuple[Skipped, ...]
     given_up: tuple[Point, ...]
+    joins: tuple[str, ...] = ()  # sinks that are set to the head, without what they lack
 
 
 def check_claim(history: History, home: str, *, other_home: bool) -> None:
@@ -80,8 +81,16 @@ def check_claim(history: History, home: str, *, other_home: bool) -> None:
     )
 
 
-def plan_recovery(found: Found, *, lose_after: int | None = None) -> Plan:
-    """Decide everything a recovery will do, from what the scan saw."""
+def plan_recovery(
+    found: Found,
+    *,
+    lose_after: int | None = None,
+    sinks_from_now: Collection[str] = (),
+) -> Plan:
+    """Decide everything a recovery will do, from what the scan saw.
+
+    Of *sinks_from_now* a person has said that they need not get the epochs that they lack.
+    """
     segments = _own_segments(found)
     commits = by_digest(segments)
     top = _highest(found, segments)
@@ -95,7 +104,13 @@ def plan_recovery(found: Found, *, lose_after: int | None = None) -> Plan:
     accepted = accepted_sinks(segments)
     due = {
         name: _due(
-            name, position.point, head, commits, accepted=accepted.get(name), lose_after=lose_after
+            name,
+            position.point,
+            head,
+            commits,
+            accepted=accepted.get(name),
+            lose_after=lose_after,
+            from_now=name in sinks_from_now,
         )
         for name, position in sorted(found.sinks.items())
     }
@@ -114,6 +129,7 @@ def plan_recovery(found: Found, *, lose_after: int | None = None) -> Plan:
         next_epoch=_next_epoch(found),
         skipped=skipped,
         given_up=tuple(c.point for c in line(top, commits) if head is None or c.epoch > head.epoch),
+        joins=tuple(name for name, each in due.items() if each.joins),
     )
 
 
@@ -318,6 +334,7 @@ def _due(
     *,
     accepted: SinkAhead | None,
     lose_after: int | None,
+    from_now: bool,
 ) -> Due:
     """What a sink has not got yet; one that is ahead stops, or a person has accepted it."""
     due = due_of(at, head, commits, accepted)
@@ -332,6 +349,16 @@ def _due(
             advice="Recover in the home that wrote it. " + _give_up(head.epoch if head else 0),
         )
     known = publish_line(head, commits)
+    before = known[-1].follows if known else head
+    if head is not None and before is not None and (at is None or at.epoch < before.epoch):
+        if from_now:
+            return Due((), joins=True)
+        raise WouldLose(
+            f"the sink {name!r} is at {_show(at)} and the pipeline at epoch {head.epoch}: the "
+            f"output up to epoch {before.epoch} is not kept, so it cannot get that",
+            advice="Is it new, or is what it held gone? If it is to get only what comes from now "
+            f"on, start with --sink-from-now {name}",
+        )
     last = known[-1].epoch if known else head.epoch if head else 0
     raise Diverged(
         f"the sink {name!r} is at {_show(at)}, which is not on the line of epoch "

@@ -72,6 +72,7 @@ class Due:
 
     commits: tuple[Commit, ...]
     accepted: SinkAhead | None = None
+    joins: bool = False  # it is set to the head, without what it lacks: a person has said so
 
 
 def due_of(

@@ -42,6 +42,7 @@ class RecoveryConfig:
     lose_after: int | None = None  # give up every epoch after this one
     take_over_home: bool = False  # the home that owns the pipeline is lost for ever
     start_fresh: bool = False  # give up everything
+    sinks_from_now: frozenset[str] = frozenset()  # they need not get the epochs that they lack
     partitions: int = 1
     max_concurrent: int = 8
 
@@ -211,7 +212,10 @@ class RecoveryManager:
     def _decide(self, found: Found) -> Plan:
         if self._config.start_fresh:
             return plan_fresh(found)
-        return plan_recovery(found, lose_after=self._config.lose_after)
+        config = self._config
+        return plan_recovery(
+            found, lose_after=config.lose_after, sinks_from_now=config.sinks_from_now
+        )
 
     def _prove(self, scan: Scan, plan: Plan) -> tuple[CommitRecord, ...]:
         """Every range that will be replayed reads back with its checksum, before any effect."""
