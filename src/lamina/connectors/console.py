@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lamina.connectors.durable import make_folder, write
+from lamina.connectors.staged import prove
 from lamina.engine.ports import Publication
 from lamina.errors import Corrupt, Fenced
 from lamina.format import canonical
@@ -79,6 +80,7 @@ class ConsoleSink:
         for file in publication.files:
             path = publication.home / file.path
             with typed_errors(path):
+                prove(path, file, publication.home)
                 shown.append(pq.read_table(path).slice(0, left))
             left -= shown[-1].num_rows
         total = sum(file.rows for file in publication.files)

@@ -48,7 +48,8 @@ class FilesSource:
 
     def confirm(self, planned: SourceRange) -> None:
         for file in planned.files:
-            now = _look(Path(file.path))
+            with typed_errors(file.path):
+                now = _look(Path(file.path))
             if now is None:
                 raise NotFound(
                     f"a file of the source {self.name!r} has gone while it was read",

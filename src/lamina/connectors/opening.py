@@ -59,6 +59,7 @@ def open_sinks(
     """All of them, by name. Nothing is made or looked at; each has a folder of its own."""
     opened: dict[str, EngineSink] = {}
     taken: dict[Path, str] = {}
+    _check_names(pipeline, file)
     for sink in sinks_of(pipeline):
         opened[sink.name] = open_sink(sink, folder, home=home, file=file, out=out)
         if sink.format == "parquet":
@@ -72,12 +73,20 @@ def open_sinks(
     return opened
 
 
+def _check_names(pipeline: Pipeline, file: str) -> None:
+    """The streams of bad rows are in the one space of names, too."""
+    named = {name.lower() for name in (*pipeline.sources, *pipeline.streams, *pipeline.sinks)}
+    for name, source in bad_row_streams(pipeline).items():
+        if name.lower() in named:
+            message = f"{name!r} is the stream of what {source.name!r} cannot read"
+            raise bad_at(message, file, source.place, "Give the other one another name")
+
+
 def _check_not_read(sink: Sink, path: Path, source: Source, folder: Path, file: str) -> None:
     """Output that a source takes for input would come back for ever."""
-    given = option_of(source, "path")
-    if given is None:
+    if option_of(source, "path") is None:
         return
-    read = _normal(folder / given.value)
+    read = _normal(folder_of(source, "path", folder, file=file))
     if path.is_relative_to(read) and not is_passed_over(path.relative_to(read)):
         raise bad_at(
             f"{sink.name!r} would write into the folder that the source {source.name!r} reads",

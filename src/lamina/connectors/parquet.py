@@ -14,16 +14,15 @@ publish the damage. Who has claimed the sink knows where it stands; of others it
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
 from pathlib import Path
 
 from lamina.connectors.durable import make_folder, sync, write, write_once
-from lamina.engine.model import Staged
+from lamina.connectors.staged import RESTORE, prove
 from lamina.engine.ports import Publication
-from lamina.errors import Corrupt, DigestMismatch, Diverged, Fenced, NotFound, SizeMismatch
+from lamina.errors import Corrupt, Diverged, Fenced, NotFound
 from lamina.format import canonical
 from lamina.format.commit import Point
 from lamina.format.fields import Fields
@@ -35,7 +34,6 @@ FENCES = "fences"
 _ENTRY = re.compile(r"([0-9]{20})\.json")
 _OLD_FENCE = re.compile(r"fence-([0-9]{20})\.json")
 MARKER = "_lamina.json"
-RESTORE = "Restore it from a copy of the home: the epoch is committed, and the sink lacks it"
 
 
 class ParquetSink:
@@ -98,7 +96,7 @@ class ParquetSink:
         for number, file in enumerate(publication.files):
             part = hidden / f"part-{number:05d}.parquet"
             _copy(publication.home / file.path, part)
-            _prove(part, file, publication.home / file.path)
+            prove(part, file, publication.home)
         write(hidden / MARKER, entry)
         hidden.rename(target)
         sync(self._folder)
@@ -155,16 +153,3 @@ def _copy(source: Path, target: Path) -> None:
     except OSError:
         shutil.copyfile(source, target)
         sync(target)
-
-
-def _prove(part: Path, file: Staged, source: Path) -> None:
-    """What will be seen is what the task has written."""
-    size = part.stat().st_size
-    if size != file.size:
-        message = f"a staged file has {size} bytes, and its COMMIT says {file.size}"
-        raise SizeMismatch(message, where=str(source), advice=RESTORE)
-    with part.open("rb") as opened:
-        digest = hashlib.file_digest(opened, "sha256").hexdigest()
-    if digest != file.sha256:
-        message = f"a staged file has the SHA-256 {digest[:12]}, not {file.sha256[:12]}"
-        raise DigestMismatch(message, where=str(source), advice=RESTORE)
