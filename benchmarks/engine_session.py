@@ -10,17 +10,17 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from lamina.spark.runner import pinned
 from lamina.spark.session import start_session
 
 PARTITIONS = 2
 SETTINGS = {
-    **pinned(PARTITIONS),
+    "spark.sql.shuffle.partitions": str(PARTITIONS),
+    "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.pollingDelay": "200ms",
     "spark.sql.streaming.numRecentProgressUpdates": "4",
 }
-"""Those of our own jobs, for the others too. Idle native queries look for files every 200 ms, not
-every 10: they share the machine with whoever is being timed. Their own times do not have it."""
+"""For everyone. Idle native queries look for files every 200 ms, not every 10: they share the
+machine with whoever is being timed. What they report of a batch does not have the waiting."""
 BOTH_CORES = {"spark.sql.files.openCostInBytes": "0"}
 """A file with two row groups is read by two tasks, whatever its size."""
 
