@@ -1,0 +1,89 @@
+"""`lamina check --no-spark` on sources and sinks: bad rows, consoles, and paths that are none."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from lamina.cli import run as run_module
+from lamina.errors import StoreFull
+from tests.unit.test_cli_support import answer, lamina
+
+SQL = """CREATE SOURCE s (a BIGINT) USING json OPTIONS (path 'in', bad_rows_path 'bad');
+CREATE STREAM n AS SELECT a FROM s;
+CREATE SINK o FROM n USING parquet OPTIONS (path 'out');
+CREATE SINK shown FROM n USING console OPTIONS (rows 5);
+"""
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Path:
+    file = tmp_path / "p.sql"
+    file.write_text(SQL)
+    return file
+
+
+def test_bad_rows_are_a_stream_and_a_sink_that_the_plan_shows(pipeline: Path) -> None:
+    plan = answer(lamina("check", pipeline, "--no-spark", "--json"))
+    assert [each["name"] for each in plan["streams"]] == ["n", "s bad rows"]
+    delivered = {sink["name"]: sink["delivery"].partition(";")[0] for sink in plan["sinks"]}
+    assert delivered["s bad rows"] == delivered["o"] == "exactly once"
+    assert delivered["shown"].startswith("at least once")
+    text = lamina("check", pipeline, "--no-spark").stdout
+    assert "sink s bad rows: parquet (path 'bad'), from s bad rows" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "message"),
+    [
+        ("path 'out'", "path 's3://bucket/out'", "3:13", "is a URL"),
+        ("path 'in'", "path 'gs://bucket/in'", "1:15", "is a URL"),
+        ("path 'bad'", "path 'out'", "1:15", "would write into one folder"),
+        ("path 'bad'", "path 'x/../in/bad'", "1:15", "the source 's' reads"),
+        ("path 'out'", "path 'in'", "3:13", "the source 's' reads"),
+        ("path 'out'", "path 'out', compression 'zstd'", "3:13", "'compression', which is not"),
+        ("rows 5", "rows 'all'", "4:13", "rows 'all'"),
+        ("SINK o", "SINK `S Bad Rows`", "1:15", "is the stream of what 's' cannot read"),
+    ],
+)
+def test_what_would_lose_rows_or_write_elsewhere_is_refused(
+    old: str, new: str, place: str, message: str, *, pipeline: Path
+) -> None:
+    assert old in SQL
+    pipeline.write_text(SQL.replace(old, new, 1))
+    result = lamina("check", pipeline, "--no-spark")
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert f"{pipeline}:{place}" in result.stderr
+
+
+def test_a_folder_that_is_passed_over_may_lie_in_what_is_read(pipeline: Path) -> None:
+    pipeline.write_text(SQL.replace("'bad'", "'in/_bad'"))
+    assert lamina("check", pipeline, "--no-spark").exit_code == 0
+
+
+def test_a_console_does_not_write_into_json(capsys: pytest.CaptureFixture[str]) -> None:
+    del capsys  # makes standard output no terminal
+    assert run_module._output(as_json=True) is sys.stderr
+    assert run_module._output(as_json=False) is sys.stdout
+
+
+def test_without_pyspark_it_is_said_what_to_install(
+    pipeline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    for command in ("check", "run"):
+        result = lamina(command, pipeline)
+        assert result.exit_code == 2
+        assert "pyspark is not installed" in result.stderr
+        assert "pip install 'lamina[spark,java]'" in result.stderr
+
+
+def test_a_disk_that_spark_has_filled_is_no_refusal() -> None:
+    failures = pytest.importorskip("lamina.spark.failures")
+    text = "Job aborted.\nCaused by: java.io.IOException: No space left on device\n"
+    error = failures.meaning(text)
+    assert type(error) is StoreFull
+    assert "SPARK_LOCAL_DIRS" in error.advice
