@@ -59,9 +59,10 @@ def test_the_three_parts_of_a_windowed_sum() -> None:
     assert [(m.function, m.columns) for m in plan.merges] == [("sum", ("p0",)), ("count", ("p1",))]
     assert plan.outputs == ("sym", "minute", "turnover", "n")
     assert plan.partial("V") == (
-        "SELECT k0, k1.start AS k1_start, k1.end AS k1_end, p0, p1 FROM (SELECT sym AS k0, "
-        "window(ts, '1 minute') AS k1, sum(price * vol) AS p0, count(*) AS p1 FROM V AS `trades` "
-        "WHERE vol > 0 GROUP BY sym, window(ts, '1 minute'))"
+        "SELECT k0, k1_start, k1_end, p0, p1 FROM (SELECT sym AS k0, "
+        "window(ts, '1 minute').start AS k1_start, window(ts, '1 minute').end AS k1_end, "
+        "sum(price * vol) AS p0, count(*) AS p1 FROM V AS `trades` "
+        "WHERE vol > 0 GROUP BY sym, window(ts, '1 minute').start, window(ts, '1 minute').end)"
     )
     assert plan.final("V") == (
         "SELECT k0 AS `sym`, k1.start AS `minute`, (p0) AS `turnover`, (p1) AS `n` FROM "
@@ -190,9 +191,8 @@ def test_partials_are_cut_from_the_text_and_the_same_one_is_there_once(
     ],
 )
 def test_windows_reach_spark_in_its_own_spelling(written: str, spark: str) -> None:
-    assert f"GROUP BY {spark})" in aggregation(f"SELECT window FROM t GROUP BY {written}").partial(
-        "V"
-    )
+    partial = aggregation(f"SELECT window FROM t GROUP BY {written}").partial("V")
+    assert f"GROUP BY {spark}.start, {spark}.end)" in partial
 
 
 @pytest.mark.parametrize(
@@ -249,3 +249,35 @@ def test_a_global_aggregate_has_no_keys() -> None:
     plan = aggregation("SELECT count(*) AS n FROM t")
     assert (plan.keys, plan.window, plan.time) == ((), None, None)
     assert plan.partial("V") == "SELECT p0 FROM (SELECT count(*) AS p0 FROM V AS `t`)"
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "said"),
+    [
+        ("max(x)", "array<int>", "max() of type array<int>"),
+        ("min(x)", "string collate UNICODE_CI", "not that of its bytes"),
+        ("max(x)", "void", "max() of type void"),
+        ("sum(x)", "void", "NULL has no type"),
+    ],
+)
+def test_values_that_old_and_new_cannot_be_merged_of_are_refused(
+    call: str, kind: str, said: str
+) -> None:
+    read = read_select(Stream("s", f"SELECT sym, {call} AS q FROM t GROUP BY sym"), "p.sql")
+    with pytest.raises(BadPipeline) as caught:
+        compile_select(
+            read, columns=COLUMNS, type_of=lambda _: kind, is_aggregate=lambda name: name in KNOWN
+        )
+    assert said in caught.value.message
+    assert caught.value.where == "stream s:1:13"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["int", "decimal(38,2)", "string", "timestamp_ntz", "interval day to second", "boolean"],
+)
+def test_values_that_have_an_order_are_not_refused(kind: str) -> None:
+    read = read_select(Stream("s", "SELECT max(x) AS q FROM t"), "p.sql")
+    compile_select(
+        read, columns=COLUMNS, type_of=lambda _: kind, is_aggregate=lambda name: name in KNOWN
+    )

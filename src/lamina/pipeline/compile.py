@@ -184,17 +184,26 @@ class _Compiler:
 
     def _partial_text(self) -> tuple[str, str, str]:
         select = self._select
-        texts = [window_text(self._script, key.words) for key in self._keys]
-        keys = [f"{text} AS k{i}" for i, text in enumerate(texts)]
+        texts = self._key_texts()
+        names = self._state_keys()
+        keys = [f"{text} AS {name}" for text, name in zip(texts, names, strict=True)]
         parts = [f"{part.sql} AS p{i}" for i, part in enumerate(self._aggregates.columns)]
-        outer = [f"p{i}" for i in range(len(parts))]
-        for index in reversed(range(len(self._keys))):
-            flat = [f"k{index}.start AS k{index}_start", f"k{index}.end AS k{index}_end"]
-            outer = [*(flat if index == self._window else [f"k{index}"]), *outer]
+        outer = [*names, *(f"p{i}" for i in range(len(parts)))]
         where = f" WHERE {select.text(select.where)}" if select.where else ""
         group = f" GROUP BY {', '.join(map(_as_key, texts))}" if texts else ""
         alias = _quoted((select.alias or select.table).text)
         return ", ".join(outer), ", ".join([*keys, *parts]), f" AS {alias}{where}{group}"
+
+    def _key_texts(self) -> list[str]:
+        """What Spark groups by: the columns of the state, so that rows are placed once.
+
+        Grouped by the window itself, they would be placed by it, and then again by its columns.
+        """
+        texts: list[str] = []
+        for index, key in enumerate(self._keys):
+            text = window_text(self._script, key.words)
+            texts += [f"{text}.start", f"{text}.end"] if index == self._window else [text]
+        return texts
 
     def _state_view(self) -> str:
         columns = []
