@@ -121,3 +121,15 @@ def test_streams_come_after_what_they_read() -> None:
         "CREATE STREAM a AS SELECT * FROM trades; CREATE STREAM d AS SELECT * FROM a"
     )
     assert order(parse_pipeline(text)) == ("a", "b", "c", "d")
+
+
+def test_a_field_that_is_called_map_was_taken_for_a_map() -> None:
+    source = "CREATE SOURCE t (s STRUCT<map: INT, variant: STRING>) USING json;\n"
+    checked(f"{source}CREATE STREAM s AS SELECT s FROM t GROUP BY s EMIT ON UPDATE;{SINK}")
+
+
+@pytest.mark.parametrize("kind", ["CHAR(3)", "varchar (20)", "ARRAY<CHAR(1)>"])
+def test_padded_text_is_refused_before_spark_calls_it_an_internal_error(kind: str) -> None:
+    with pytest.raises(BadPipeline, match="'a' of 't' is") as caught:
+        checked(f"CREATE SOURCE t (a {kind}) USING json;CREATE STREAM s AS SELECT a FROM t;{SINK}")
+    assert "write STRING" in caught.value.advice

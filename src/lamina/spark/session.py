@@ -6,6 +6,7 @@ runner; here are those that count only when a JVM is launched.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from lamina.errors import StoreError, UsageError
@@ -65,6 +67,7 @@ def start_session(name: str, scratch: Path, *, master: str = "local[*]") -> Spar
             advice="`lamina doctor` shows which Java it would use; what it said is above",
         ) from error
     session.sparkContext.setLogLevel("ERROR")
+    say_errors_once()
     return session
 
 
@@ -72,6 +75,12 @@ def stop_session(session: SparkSession) -> None:
     """Stop it; one whose JVM has gone is stopped already."""
     with suppress(Py4JError, ConnectionError):
         session.stop()
+
+
+def say_errors_once() -> None:
+    """PySpark writes what it raises to stderr too, with the stack of the JVM, in one long line."""
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _own_folder(scratch: Path) -> Path:
