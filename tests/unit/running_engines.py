@@ -47,6 +47,7 @@ class FakeEngine:
     on_step: Callable[[FakeEngine], None] = lambda _: None
     epoch: int = 0
     held: str = ""
+    trouble: str = ""
     failure: LaminaError | None = None
     store_down: bool = False
     publisher: FakePublisher = field(default_factory=FakePublisher)

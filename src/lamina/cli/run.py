@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -20,7 +21,6 @@ from lamina.engine.plans import EngineSettings
 from lamina.engine.ports import Limits
 from lamina.errors import Fenced, LaminaError, UsageError
 from lamina.pipeline.checks import check_pipeline
-from lamina.pipeline.model import Pipeline
 from lamina.recovery import RecoveryConfig
 from lamina.running.control import Status, read_status
 from lamina.running.holder import find_holder
@@ -60,6 +60,11 @@ def _power_of_two(_context: click.Context, _parameter: click.Parameter, given: i
 )
 @click.option("--once", is_flag=True, help="End after one epoch.")
 @click.option("--available-now", is_flag=True, help="End when all there is has been read.")
+@click.option(
+    "--drain",
+    is_flag=True,
+    help="End when all there is has been read, and close every window: nothing more is to come.",
+)
 @click.option("--until-epoch", type=click.IntRange(min=0), help="End when this epoch is committed.")
 @click.option(
     "--interval",
@@ -81,7 +86,13 @@ def _power_of_two(_context: click.Context, _parameter: click.Parameter, given: i
     type=click.IntRange(min=0),
     default=10,
     show_default=True,
-    help="A checkpoint after so many epochs; 0: only at the end and when asked.",
+    help="A checkpoint after so many epochs; 0: not because of their number.",
+)
+@click.option(
+    "--checkpoint-interval",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="A checkpoint when the last one is so old, and there is something new.",
 )
 @click.option(
     "--lose-after",
@@ -91,6 +102,12 @@ def _power_of_two(_context: click.Context, _parameter: click.Parameter, given: i
 )
 @click.option("--take-over-home", is_flag=True, help="The home that owns the pipeline is lost.")
 @click.option("--start-fresh", is_flag=True, help="Give up everything and begin anew.")
+@click.option(
+    "--sink-from-now",
+    metavar="SINK",
+    multiple=True,
+    help="This sink is new, or may lack what was put out while it was away.",
+)
 @click.option(
     "--reuse-state",
     metavar="STREAM",
@@ -111,12 +128,14 @@ def run_command(*, place: PipelinePlace, as_json: bool, master: str, **given: An
         place=place,
         master=master,
         interval_s=given["interval"],
-        until=Until(given["once"], given["available_now"], given["until_epoch"]),
+        until=Until(given["once"], given["available_now"] or given["drain"], given["until_epoch"]),
         engine=EngineSettings(
             partitions=given["partitions"],
             limits=Limits(given["max_rows"], given["max_files"]),
             max_ahead_us=_microseconds(given["max_ahead"]),
             checkpoint_epochs=given["checkpoint_epochs"],
+            checkpoint_s=given["checkpoint_interval"],
+            drain=given["drain"],
             reuse_state=frozenset(given["reuse_state"]),
         ),
         recovery=_recovery(given),
@@ -153,15 +172,16 @@ def _recovery(given: dict[str, Any]) -> RecoveryConfig:
         lose_after=given["lose_after"],
         take_over_home=given["take_over_home"],
         start_fresh=given["start_fresh"],
+        sinks_from_now=frozenset(given["sink_from_now"]),
     )
 
 
-def _check_streams(named: frozenset[str], pipeline: Pipeline) -> None:
-    """A name that no stream has would be passed over in silence."""
-    for name in sorted(named - set(pipeline.streams)):
+def _check_named(flag: str, what: str, named: frozenset[str], known: Collection[str]) -> None:
+    """A name that nothing has would be passed over in silence."""
+    for name in sorted(named - set(known)):
         raise UsageError(
-            f"--reuse-state {name}: the pipeline has no stream of this name",
-            advice=f"It has {', '.join(sorted(pipeline.streams)) or 'none'}",
+            f"{flag} {name}: the pipeline has no {what} of this name",
+            advice=f"It has {', '.join(sorted(known)) or 'none'}",
         )
 
 
@@ -169,7 +189,8 @@ def _run(wanted: Wanted, screen: RunScreen) -> None:
     """Everything that needs no Spark is checked before one is started."""
     pipeline = wanted.place.read()
     check_pipeline(pipeline, file=str(wanted.place.file))
-    _check_streams(wanted.engine.reuse_state, pipeline)
+    _check_named("--reuse-state", "stream", wanted.engine.reuse_state, pipeline.streams)
+    _check_named("--sink-from-now", "sink", wanted.recovery.sinks_from_now, pipeline.sinks)
     _check_free(wanted.place.home)
     require_spark("`lamina run`")
     from lamina.spark.running import RunSettings, run  # noqa: PLC0415  an extra

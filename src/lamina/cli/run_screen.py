@@ -75,8 +75,8 @@ class Lines:
 
     def status(self, status: Status) -> None:
         before, self._status = self._status, status
-        if status.phase == "held" and status.why != (before.why if before else ""):
-            self._line(f"held: {status.why}")
+        if status.why and not status.is_over and status.why != (before.why if before else ""):
+            self._line(f"{'held' if status.phase == 'held' else 'trouble'}: {status.why}")
         if status.refused and status.refused != (before.refused if before else ""):
             self._line(f"no checkpoint was made: {status.refused}")
 
@@ -170,6 +170,8 @@ def epoch_line(report: EpochReport, status: Status | None, now_ms: int) -> str:
     ]
     if report.without_time:
         parts.append(f"without time {report.without_time}")
+    if report.keys:
+        parts.append(f"keys {report.keys}")
     if status is not None:
         parts.append(f"checkpoint {status.saved_epoch or '-'}")
     parts.append(f"sinks behind {report.sinks_behind}" if report.sinks_behind else "sinks ok")
@@ -184,6 +186,7 @@ def live_table(status: Status, report: EpochReport | None, now_ms: int) -> Table
         "epoch": f"{status.epoch}{took}",
         "rows": f"{status.rows} ({status.rows_per_s} rows/s, {status.late} late)",
         "watermark": f"{watermark(status.watermark)} (lag {lag(status.watermark, now_ms)})",
+        "keys": f"about {status.keys} in state",
         "checkpoint": f"epoch {status.saved_epoch}" if status.saved_epoch else "-",
         "sinks": ", ".join(f"{name} at epoch {epoch}" for name, epoch in status.sinks.items()),
     }

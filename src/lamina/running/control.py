@@ -78,8 +78,9 @@ class Status:
     late: int = 0
     without_time: int = 0
     watermark: int | None = None
+    keys: int = 0  # rows of the runs of all state: at least its keys
     sinks: Mapping[str, int] = field(default_factory=dict)  # the last epoch of each
-    why: str = ""  # it is held, or has failed
+    why: str = ""  # it is held, has failed, or tries something again
     refused: str = ""  # why the last checkpoint that a person asked for was not made
 
     @property

@@ -45,6 +45,9 @@ class Running(Protocol):
     def held(self) -> str: ...
 
     @property
+    def trouble(self) -> str: ...
+
+    @property
     def publisher(self) -> Publishing: ...
 
     @property
@@ -197,7 +200,8 @@ class Loop:
             late=status.late + report.late,
             without_time=status.without_time + report.without_time,
             watermark=report.watermark,
-            why="",
+            keys=report.keys,
+            why=self._engine.trouble,
         )
         self._watcher.epoch(report)
 
