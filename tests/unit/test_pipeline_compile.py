@@ -281,3 +281,26 @@ def test_values_that_have_an_order_are_not_refused(kind: str) -> None:
     compile_select(
         read, columns=COLUMNS, type_of=lambda _: kind, is_aggregate=lambda name: name in KNOWN
     )
+
+
+def test_outputs_that_are_columns_of_the_state_need_no_projection() -> None:
+    plain = aggregation(
+        "SELECT window.END AS till, (sum(a)) AS total, b, count(*) AS n, b AS again "
+        "FROM t GROUP BY b, window(ts, '1 minute')"
+    )
+    assert plain.columns == ("k1_end", "p0", "k0", "p1", "k0")
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        "SELECT b, sum(a) + 1 AS x FROM t GROUP BY b",
+        "SELECT b, avg(a) AS x FROM t GROUP BY b",
+        "SELECT b, sum(a) AS x FROM t GROUP BY b HAVING count(*) > 1",
+        "SELECT window, sum(a) AS x FROM t GROUP BY window(ts, '1 minute')",
+        "SELECT b, 7 AS x FROM t GROUP BY b",
+        "SELECT b, -sum(a) AS x FROM t GROUP BY b",
+    ],
+)
+def test_outputs_that_are_more_than_columns_are_left_to_spark(select: str) -> None:
+    assert aggregation(select).columns is None

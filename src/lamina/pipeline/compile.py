@@ -10,6 +10,7 @@ window key is two columns of the state, its start and its end: by the end it exp
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -20,6 +21,8 @@ from lamina.pipeline.keys import Names, read_keys
 from lamina.pipeline.select import Item, Select
 from lamina.pipeline.windows import window_text
 from lamina.state.merge import Merge
+
+_PLAIN = re.compile(r"\(*\s*([kp]\d+)(?:\.(start|end))?\s*\)*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ class Aggregation:
     outputs: tuple[str, ...]
     _partial: tuple[str, str, str] = field(repr=False)  # columns, their expressions, the rest
     _final: tuple[str, str, str] = field(repr=False)  # outputs, columns of the state, HAVING
+    columns: tuple[str, ...] | None = None
+    """The columns of the state that the outputs are, if they are nothing but that, and all rows."""
 
     def partial(self, view: str, rows: str = "") -> str:
         """Partials of the rows of *view*; if *rows* has a name, with a column that counts them."""
@@ -138,7 +143,15 @@ class _Compiler:
             outputs=tuple(names),
             _partial=self._partial_text(),
             _final=(", ".join(named), self._state_view(), having),
+            columns=None if having else self._plain_columns(outputs),
         )
+
+    def _plain_columns(self, outputs: list[str]) -> tuple[str, ...] | None:
+        """Outputs that are columns of the state, by their names there; None if one is more."""
+        known = {*self._state_keys(), *(f"p{i}" for i in range(len(self._aggregates.columns)))}
+        found = [_PLAIN.fullmatch(text) for text in outputs]
+        names = ["_".join(filter(None, each.groups())).lower() if each else "" for each in found]
+        return tuple(names) if known.issuperset(names) else None
 
     def _finals(self) -> tuple[list[str], str]:
         """Every item and HAVING over state columns; they fill the list of partials."""

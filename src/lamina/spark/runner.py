@@ -3,6 +3,9 @@
  rows of the epoch -> partial aggregates (JVM) -> on the owner of the key: merge, WAL  (UpdateState)
                    -> final projection (JVM)   -> Parquet, synced; one row per task    (StageOutput)
 
+Where the final projection only names columns of the state there is none: both steps are one
+(UpdateAndStage).
+
 The session is one of our own, with the settings of `pinned`: placement and results need them.
 """
 
@@ -30,7 +33,7 @@ from lamina.spark.failures import spark_errors
 from lamina.spark.frames import active, map_in_arrow, view
 from lamina.spark.sources import SparkFiles, SparkSource
 from lamina.spark.streams import SparkStream
-from lamina.spark.tasks import META, RESULT, StageOutput, UpdateState
+from lamina.spark.tasks import META, RESULT, StageOutput, UpdateAndStage, UpdateState
 
 
 class SparkRunner:
@@ -76,16 +79,28 @@ class SparkRunner:
         self, work: StreamWork, stream: SparkStream, rows: DataFrame | None
     ) -> tuple[TaskResult, ...]:
         assert stream.state is not None
-        carried = StructType([*stream.state.fields, StructField(META, StringType())])
         with self._partials(work, stream, rows) as partials:
             task = UpdateState(work, has_input=rows is not None)
-            updated = map_in_arrow(partials, task, carried)
-            with view(updated, f"state of {work.stream}") as name:
-                output = self._spark.sql(stream.final(name, META))
-                staged = map_in_arrow(output, StageOutput(work, stream.arrow_output), RESULT)
-                found = staged.toArrow().to_pylist()
+            if stream.columns is not None:
+                both = UpdateAndStage(task, stream.columns, stream.arrow_output)
+                found = map_in_arrow(partials, both, RESULT).toArrow().to_pylist()
+            else:
+                found = self._with_final(partials, task, stream)
         results = (decode_result(row["result"]) for row in found)
         return results_of(results, work.partitions)
+
+    def _with_final(
+        self, partials: DataFrame, task: UpdateState, stream: SparkStream
+    ) -> list[dict[str, str]]:
+        """The final projection between the two steps, in the same stage, the result with it."""
+        assert stream.state is not None
+        carried = StructType([*stream.state.fields, StructField(META, StringType())])
+        updated = map_in_arrow(partials, task, carried)
+        with view(updated, f"state of {stream.name}") as name:
+            output = self._spark.sql(stream.final(name, META))
+            staged = map_in_arrow(output, StageOutput(task.work, stream.arrow_output), RESULT)
+            found: list[dict[str, str]] = staged.toArrow().to_pylist()
+        return found
 
     @contextmanager
     def _partials(

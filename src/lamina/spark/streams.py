@@ -52,6 +52,11 @@ class SparkStream:
         assert isinstance(self.plan, Aggregation)
         return self.plan.keys or (ALL,)
 
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """What of the state is the output, column by column, if it is nothing else."""
+        return self.plan.columns if isinstance(self.plan, Aggregation) else None
+
     def partial(self, view_name: str) -> str:
         """The partials of an epoch's rows, with the columns that place them."""
         assert isinstance(self.plan, Aggregation)

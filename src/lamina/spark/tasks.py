@@ -1,7 +1,9 @@
-"""What runs inside of Spark's Python workers: two functions over batches.
+"""What runs inside of Spark's Python workers: functions over batches.
 
 update   partials in; the state is merged and logged; rows of the state out, and one with the result
 stage    output rows in, and that one row; a Parquet file is written; the result out
+
+Where the output is nothing but columns of the state, one function does both.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from pyspark import TaskContext
 
 from lamina.engine.model import StreamWork, TaskResult, TaskWork
 from lamina.engine.staging import stage
-from lamina.engine.task import schema_of, update_state
+from lamina.engine.task import Updated, schema_of, update_state
 from lamina.engine.wire import decode_result, encode_result
 from lamina.errors import NotShared, Refused
 
@@ -31,14 +33,16 @@ class UpdateState:
     work: StreamWork
     has_input: bool
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = _task(self.work)
+    def update(self, batches: Iterator[pa.RecordBatch]) -> Updated:
+        task = task_of(self.work)
         if self.has_input:
-            updated = update_state(task, batches)
-        else:
-            for _ in batches:  # rows that only say how many tasks there are
-                pass
-            updated = update_state(task, ())
+            return update_state(task, batches)
+        for _ in batches:  # rows that only say how many tasks there are
+            pass
+        return update_state(task, ())
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        updated = self.update(batches)
         assert self.work.operator is not None
         columns = schema_of(self.work.operator).row
         for batch in updated.rows:
@@ -50,6 +54,22 @@ class UpdateState:
 
 
 @dataclass(frozen=True, slots=True)
+class UpdateAndStage:
+    """Both steps at once: the output is columns of the state."""
+
+    state: UpdateState
+    columns: tuple[str, ...]  # of the state, one for each of the output
+    output: bytes  # the output's Arrow schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        updated = self.state.update(batches)
+        schema = pa.ipc.read_schema(pa.py_buffer(self.output))
+        rows = (_typed(batch.select(self.columns), schema) for batch in updated.rows)
+        staged = stage(task_of(self.state.work), rows)
+        yield _result(replace(updated.result, staged=staged))
+
+
+@dataclass(frozen=True, slots=True)
 class StageOutput:
     """For `mapInArrow`, behind the final projection in the same stage."""
 
@@ -57,14 +77,13 @@ class StageOutput:
     columns: bytes  # the output's Arrow schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = _task(self.work)
+        task = task_of(self.work)
         found: list[str] = []
         staged = stage(task, self._rows(batches, found))
         if self.work.operator is not None and len(found) != 1:
             raise Refused(f"{len(found)} results have come for one task of {self.work.stream!r}")
         result = decode_result(found[0]) if found else TaskResult(task.partition)
-        text = encode_result(replace(result, staged=staged))
-        yield pa.record_batch({"result": pa.array([text], pa.string())})
+        yield _result(replace(result, staged=staged))
 
     def _rows(
         self, batches: Iterator[pa.RecordBatch], found: list[str]
@@ -77,14 +96,24 @@ class StageOutput:
                 meta = batch.column(META)
                 found += meta.drop_null().to_pylist()
                 rows = batch.filter(meta.is_null()).drop_columns([META])
-            columns = [
-                column if column.type == field.type else column.cast(field.type)
-                for column, field in zip(rows.columns, schema, strict=True)
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+            yield _typed(rows, schema)
 
 
-def _task(work: StreamWork) -> TaskWork:
+def _typed(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The same values under the names and in the types of *schema*."""
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(rows.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _result(result: TaskResult) -> pa.RecordBatch:
+    """The one row that a task returns."""
+    return pa.record_batch({"result": pa.array([encode_result(result)], pa.string())})
+
+
+def task_of(work: StreamWork) -> TaskWork:
     context = TaskContext.get()
     assert context is not None
     if not Path(work.state_folder).is_dir():  # the driver made it when it claimed the home
