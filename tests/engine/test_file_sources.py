@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -218,3 +219,33 @@ class OnlyTrades(FilesWorld):
 
     def sources(self) -> dict[str, Source]:
         return {"trades": super().sources()["trades"]}
+
+
+def test_what_is_hidden_or_not_whole_is_passed_over_until_it_is_renamed(tmp_path: Path) -> None:
+    world = filled(tmp_path)
+    folder = world.folder("orders")
+    last = folder / f"{FILES - 1:04d}.parquet"
+    (folder / "_left").mkdir()
+    for name in (".hidden", "_marker", "cut.tmp", "half.partial", "_left/inside"):
+        (folder / name).write_bytes(b"no Parquet at all")
+    last.rename(folder / "late.parquet.tmp")
+    engine = world.open()
+    run_out(engine)
+    kill(engine)
+    (folder / "late.parquet.tmp").rename(last)
+    world.finish()
+    assert_each_was_read_once(world)
+
+
+def test_a_folder_that_is_none_is_named_and_read_when_it_is_one(tmp_path: Path) -> None:
+    source = FilesSource("orders", tmp_path / "orders")
+    nothing_read = SimpleNamespace(find=lambda paths: [None for _ in paths])
+    for what in ("not there", "is a file"):
+        with pytest.raises(NotFound, match=what) as raised:
+            source.plan({"files": "0"}, Limits(), nothing_read)
+        assert raised.value.where == str(tmp_path / "orders")
+        (tmp_path / "orders").touch()
+    (tmp_path / "orders").unlink()
+    (tmp_path / "orders" / "deep").mkdir(parents=True)
+    (tmp_path / "orders" / "deep" / "1").touch()
+    assert source.plan({"files": "0"}, Limits(), nothing_read).end == {"files": "1"}
