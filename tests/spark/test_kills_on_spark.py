@@ -1,0 +1,89 @@
+"""Killed with SIGKILL at six places of an epoch, on Spark: what comes out is what a batch gives.
+
+One home lives through all of them: each start is the recovery of the last kill and the victim of
+the next.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.kills import Project, Truth
+from tests.spark.victims import Nursery, nursery, wait_until_gone
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: lamina[spark]")
+
+FILES = 10
+PLACES = (  # where, and the n-th time; whether the epoch that it happens in counts
+    ("after bars", 2, False),  # the state of one stream is in the log, nothing is decided
+    ("before COMMIT", 2, False),
+    ("after COMMIT", 1, True),
+    ("rename to out/best/epoch-", 1, True),  # two sinks have the epoch, the others not
+    ("before note", 1, True),  # there is a checkpoint, and the log does not know
+    ("between drops", 1, True),  # half of what nobody needs is gone
+)
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    with nursery(tmp_path_factory) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def truth(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Truth:
+    return Project(tmp_path_factory.mktemp("truth"), FILES).write().truth(spark)
+
+
+def test_without_a_kill_every_epoch_is_what_a_batch_says(
+    processes: Nursery, truth: Truth, tmp_path: Path
+) -> None:
+    project = Project(tmp_path, FILES).write()
+    child = processes.trainee()
+    child.tell(project.asked())
+    assert child.until("ended", "error") == {"event": "ended", "epoch": FILES + 1}
+    project.check_whole(truth)
+    jvm = child.jvm
+    child.end()
+    wait_until_gone(jvm)
+
+    # Rows that come out twice, or not at all, are seen.
+    shown = max((tmp_path / "out" / "bars").glob("epoch-*/*.parquet"))
+    twice = Path(shutil.copy(shown, shown.with_name("part-99999.parquet")))
+    with pytest.raises(AssertionError, match="bars"):
+        project.check_whole(truth)
+    twice.unlink()
+    shown.unlink()
+    with pytest.raises(AssertionError, match="bars"):
+        project.check_whole(truth)
+
+
+def test_killed_at_six_places_it_loses_and_doubles_nothing(
+    processes: Nursery, truth: Truth, tmp_path: Path
+) -> None:
+    project = Project(tmp_path, FILES).write()
+    stands_at, jvms, spare = 0, [], processes.child()
+    for place, nth, counts in PLACES:
+        child, spare = spare, processes.child()  # its Spark starts while this one runs
+        child.tell(project.asked(bomb=[place, nth, signal.SIGKILL]))
+        assert child.until("recovered", "error")["epoch"] == stands_at
+        jvms.append(child.jvm)
+        said = list(child.events())
+        assert child.wait() == -signal.SIGKILL, child.said()
+        assert said[-1] == {"event": "at", "place": place}
+        done = [event["epoch"] for event in said if event["event"] == "epoch"]
+        last = max(done, default=stands_at)
+        stands_at = project.check_so_far(truth)
+        assert stands_at in (last, last + counts), place
+    spare.tell(project.asked())
+    assert spare.until("recovered", "error")["epoch"] == stands_at
+    assert spare.until("ended", "error")["event"] == "ended"
+    project.check_whole(truth)
+    for jvm in jvms:  # nobody killed them: they see that their driver has gone
+        wait_until_gone(jvm)
