@@ -219,3 +219,19 @@ def test_a_sink_that_comes_back_has_a_gap_only_if_a_person_says_so(tmp_path: Pat
     world.finish()
     whole = expected(world.data, 15)["totals"]
     assert world.got("totals") == [*whole[:2], *whole[5:]]
+
+
+def test_settings_that_results_depend_on_are_in_the_manifest_and_may_not_change(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path, plan=replace(PLAN, settings={"zone": "UTC", "ansi": "true"}))
+    engine = world.open()
+    run_out(engine, epochs=4)
+    engine.checkpoint()
+    engine.close()
+    world.plan = replace(PLAN, settings={"zone": "CET", "ansi": "true", "new": "1"})
+    with pytest.raises(StateChanged, match="zone was 'UTC' and is 'CET'"):
+        world.open()
+    world.plan = replace(PLAN, settings={"zone": "UTC", "new": "1"})
+    world.finish()
+    assert world.outcome() == expected(world.data, 15)

@@ -286,6 +286,15 @@ V3_FULL = CheckpointManifest(
     extra={"note": "a field of a newer minor version"},
 )
 
+V3_SETTINGS = replace(
+    V3_EXAMPLE,
+    settings={"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"},
+    source_offsets={
+        "trades": ConnectorCheckpoint(
+            {"trades-0": "1234"}, 12, {"applied_watermark_us": "1762499985000000"}
+        )
+    },
+)
 _SNAP, _DELTA = V3_EXAMPLE.operators["by symbol"].partitions[0]
 V3_KEYED = replace(
     V3_EXAMPLE,
@@ -318,6 +327,7 @@ GOLDEN = {
     "v3/example.json": V3_EXAMPLE,
     "v3/full.json": V3_FULL,
     "v3/keyed.json": V3_KEYED,
+    "v3/settings.json": V3_SETTINGS,
     "v3/upgraded-from-v1.json": V1_RELEASE_018,
     "v3/upgraded-from-v2.json": V2_FULL,
 }

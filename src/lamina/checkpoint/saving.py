@@ -32,6 +32,7 @@ class Pipeline:
 
     id: str | None = None
     hash: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
     sink_epochs: Mapping[str, int] = field(default_factory=dict)
     sink_statuses: Mapping[str, SinkCommitStatus] = field(default_factory=dict)
 
@@ -87,6 +88,7 @@ class Saving(Background[Saved]):
             source_watermarks=commit.source_watermarks,
             pipeline_id=self._pipeline.id,
             pipeline_hash=self._pipeline.hash,
+            settings=self._pipeline.settings,
             sink_epochs=self._pipeline.sink_epochs,
             sink_commit_statuses=self._pipeline.sink_statuses,
         )

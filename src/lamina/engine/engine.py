@@ -91,7 +91,7 @@ class Engine:
             folder=folder,
             home=home,
             publisher=self._publisher,
-            pipeline=Pipeline(plan.pipeline, plan.pipeline_hash),
+            pipeline=Pipeline(plan.pipeline, plan.pipeline_hash, plan.settings),
             settings=settings,
             clock=clock,
             fail_point=fail_point,

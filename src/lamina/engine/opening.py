@@ -15,6 +15,7 @@ from lamina.engine.engine import Engine, EnginePlan, EngineSettings, FailPoint
 from lamina.engine.ports import Runner, Sink, Source
 from lamina.engine.staging import STAGED
 from lamina.engine.states import States, memory_name
+from lamina.errors import StateChanged
 from lamina.format.commit import CommitRecord
 from lamina.os_errors import typed_errors
 from lamina.recovery.manager import Recovered, RecoveryConfig, RecoveryManager
@@ -91,6 +92,8 @@ def _open_states(
     states = States(disk, settings.partitions)
     states.note_ranges(each.place for each in ranges)
     operators = state.manifest.operators if state.manifest else {}
+    if state.manifest is not None:
+        _check_settings(state.manifest.settings, plan.settings)
     for stream in plan.streams:
         if stream.operator is not None:
             each = _with_files(found.pop(stream.name, FoundState()), folder)
@@ -106,6 +109,17 @@ def _open_states(
     for name, each in found.items():
         states.keep_aside(name, each)
     return states
+
+
+def _check_settings(stored: Mapping[str, str], today: Mapping[str, str]) -> None:
+    """R9: what was computed by one rule is not gone on with by another."""
+    changed = [name for name in stored if name in today and stored[name] != today[name]]
+    if changed:
+        listed = ", ".join(f"{n} was {stored[n]!r} and is {today[n]!r}" for n in sorted(changed))
+        raise StateChanged(
+            f"settings that results depend on have changed: {listed}",
+            advice="Go on with the release of Lamina that made this state, or start new state",
+        )
 
 
 def _ranges(commit: CommitRecord) -> list[EpochRange]:

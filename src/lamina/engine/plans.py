@@ -32,6 +32,7 @@ class EnginePlan:
     streams: tuple[StreamPlan, ...]
     sinks: Mapping[str, str]  # sink -> stream
     delays_us: Mapping[str, int]  # of sources with a watermark
+    settings: Mapping[str, str] = field(default_factory=dict)  # what results depend on (R9)
 
 
 @dataclass(frozen=True, slots=True)

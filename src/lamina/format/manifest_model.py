@@ -242,6 +242,7 @@ class CheckpointManifest:
     table_store_path: str | None = None
     watermark: int | None = None
     source_watermarks: Mapping[str, int] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)  # what results depend on (R9)
     source_names: tuple[str, ...] = ()
     sink_names: tuple[str, ...] = ()
     vnode_count: int = VNODE_COUNT

@@ -103,6 +103,7 @@ class _Reader:
             table_store_path=self._table_store(f),
             watermark=f.integer("watermark", None, least=INTEGER_MIN),
             source_watermarks=f.integer_map("source_watermarks"),
+            settings=f.text_map("settings"),
             source_names=f.texts("source_names"),
             sink_names=f.texts("sink_names"),
             vnode_count=f.integer("vnode_count"),

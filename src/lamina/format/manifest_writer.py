@@ -58,6 +58,7 @@ def to_json(manifest: CheckpointManifest) -> Json:
             "table_store_path": m.table_store_path,
             "watermark": m.watermark,
             "source_watermarks": m.source_watermarks,
+            "settings": dict(m.settings) or None,
             "source_names": list(m.source_names),
             "sink_names": list(m.sink_names),
             "vnode_count": m.vnode_count,

@@ -169,6 +169,17 @@ class SparkRunner:
         }
 
 
+RESULTS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.caseSensitive": "false",
+}
+"""What results depend on: pinned, and recorded in every manifest (R9)."""
+
+
 def pinned(partitions: int) -> dict[str, str]:
     """What placement and results depend on."""
     rules = "org.apache.spark.sql.catalyst.optimizer"
@@ -181,12 +192,7 @@ def pinned(partitions: int) -> dict[str, str]:
         "spark.sql.sources.parallelPartitionDiscovery.threshold": str(1 << 30),
         "spark.sql.files.ignoreCorruptFiles": "false",
         "spark.sql.files.ignoreMissingFiles": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.timestampType": "TIMESTAMP_LTZ",
-        "spark.sql.ansi.enabled": "true",
-        "spark.sql.ansi.doubleQuotedIdentifiers": "false",
-        "spark.sql.parser.escapedStringLiterals": "false",
-        "spark.sql.caseSensitive": "false",
+        **RESULTS,
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.sql.execution.arrow.useLargeVarTypes": "false",
     }

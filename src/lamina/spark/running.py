@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TextIO
 
@@ -21,7 +21,7 @@ from lamina.running.loop import Loop, Until, Watcher, stopping
 from lamina.spark.failures import spark_errors
 from lamina.spark.frames import active, own_session
 from lamina.spark.preflight import preflight
-from lamina.spark.runner import SparkRunner, pinned
+from lamina.spark.runner import RESULTS, SparkRunner, pinned
 from lamina.spark.sources import open_source
 from lamina.spark.streams import compile_pipeline
 from lamina.store import open_store
@@ -98,6 +98,7 @@ def _open(
         plan, streams = compile_pipeline(
             own, pipeline, order(pipeline), name=wanted.name, file=wanted.file
         )
+        plan = replace(plan, settings=RESULTS)
         preflight(own, wanted.home, partitions=wanted.engine.partitions, clock=clock)
     times = {s.name: s.watermark.column for s in pipeline.sources.values() if s.watermark}
     return open_engine(
