@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -88,7 +89,7 @@ def _executors(spark: SparkSession) -> int:
 def _ask(spark: SparkSession, path: Path, *, tasks: int) -> list[Place]:
     try:
         answers = map_in_arrow(_keys(spark, tasks), _probe(str(path)), ANSWER).toArrow()
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise _meaning(str(error)) from error
     return [Place(**json.loads(answer)) for answer in answers.column(0).to_pylist()]
 
