@@ -10,7 +10,7 @@ import pytest
 
 from lamina.engine.engine import Engine, EnginePlan, StreamPlan
 from lamina.engine.in_process import LocalStream
-from lamina.errors import StateChanged, WouldLose
+from lamina.errors import Diverged, StateChanged
 from lamina.pipeline.model import Emit
 from lamina.recovery import RecoveryConfig
 from lamina.state.merge import Merge
@@ -190,7 +190,7 @@ def test_a_sink_that_is_added_later_begins_where_a_person_says_from_now(tmp_path
     before = engine.epoch
     engine.close()
     world.plan = PLAN
-    with pytest.raises(WouldLose, match=r"'totals' is at its start .* at epoch 6") as refused:
+    with pytest.raises(Diverged, match=r"'totals' is at its start .* at epoch 6") as refused:
         world.open()
     assert "--sink-from-now totals" in refused.value.advice
     engine = world.open(recovery=RecoveryConfig(sinks_from_now=frozenset({"totals"})))
@@ -213,7 +213,7 @@ def test_a_sink_that_comes_back_has_a_gap_only_if_a_person_says_so(tmp_path: Pat
     engine.checkpoint()
     engine.close()
     world.plan = PLAN
-    with pytest.raises(WouldLose, match=r"'totals' is at epoch 2 .* at epoch 5"):
+    with pytest.raises(Diverged, match=r"'totals' is at epoch 2 .* at epoch 5"):
         world.open()
     world.open(recovery=RecoveryConfig(sinks_from_now=frozenset({"totals"}))).close()
     world.finish()

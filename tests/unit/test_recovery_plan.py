@@ -321,9 +321,9 @@ def test_output_that_the_checkpoint_carries_is_published_without_a_driver_log() 
 
 def test_a_sink_behind_whose_output_nobody_has_stops() -> None:
     seen = found(stored(4), sinks={"slow": sink(2), "new": sink(0)}, void=True)
-    with pytest.raises(WouldLose, match=r"'new' is at its start .* at epoch 4"):
+    with pytest.raises(Diverged, match=r"'new' is at its start .* at epoch 4"):
         plan_recovery(seen, sinks_from_now={"slow"})
-    with pytest.raises(WouldLose, match="'slow' is at epoch 2") as caught:
+    with pytest.raises(Diverged, match="'slow' is at epoch 2") as caught:
         plan_recovery(seen, sinks_from_now={"new"})
     assert "--sink-from-now slow" in caught.value.advice
 

@@ -353,7 +353,7 @@ def _due(
     if head is not None and before is not None and (at is None or at.epoch < before.epoch):
         if from_now:
             return Due((), joins=True)
-        raise WouldLose(
+        raise Diverged(
             f"the sink {name!r} is at {_show(at)} and the pipeline at epoch {head.epoch}: the "
             f"output up to epoch {before.epoch} is not kept, so it cannot get that",
             advice="Is it new, or is what it held gone? If it is to get only what comes from now "
