@@ -81,6 +81,16 @@ def test_without_pyspark_it_is_said_what_to_install(
         assert "pip install 'lamina[spark,java]'" in result.stderr
 
 
+def test_what_is_known_without_spark_is_said_before_it_starts(
+    pipeline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    result = lamina("run", pipeline, "--sink-from-now", "s bad rows")
+    assert "pyspark is not installed" in result.stderr, "the sink of bad rows is one of them"
+    pipeline.write_text(SQL.replace("path 'out'", "path 's3://bucket/out'"))
+    assert "is a URL" in lamina("run", pipeline).stderr
+
+
 def test_a_disk_that_spark_has_filled_is_no_refusal() -> None:
     failures = pytest.importorskip("lamina.spark.failures")
     text = "Job aborted.\nCaused by: java.io.IOException: No space left on device\n"

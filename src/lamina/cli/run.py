@@ -17,6 +17,7 @@ from lamina.cli.run_places import PipelinePlace, pipeline_argument, require_spar
 from lamina.cli.run_screen import RunScreen, json_line, open_screen
 from lamina.cli.screen import Answered
 from lamina.clock import SystemClock
+from lamina.connectors.opening import open_sinks
 from lamina.engine.plans import EngineSettings
 from lamina.engine.ports import Limits
 from lamina.errors import Fenced, LaminaError, UsageError
@@ -187,10 +188,11 @@ def _check_named(flag: str, what: str, named: frozenset[str], known: Collection[
 
 def _run(wanted: Wanted, screen: RunScreen) -> None:
     """Everything that needs no Spark is checked before one is started."""
-    pipeline = wanted.place.read()
-    check_pipeline(pipeline, file=str(wanted.place.file))
+    pipeline, file = wanted.place.read(), str(wanted.place.file)
+    check_pipeline(pipeline, file=file)
+    sinks = open_sinks(pipeline, wanted.place.folder, home=wanted.place.home, file=file)
     _check_named("--reuse-state", "stream", wanted.engine.reuse_state, pipeline.streams)
-    _check_named("--sink-from-now", "sink", wanted.recovery.sinks_from_now, pipeline.sinks)
+    _check_named("--sink-from-now", "sink", wanted.recovery.sinks_from_now, sinks)
     _check_free(wanted.place.home)
     require_spark("`lamina run`")
     from lamina.spark.running import RunSettings, run  # noqa: PLC0415  an extra
@@ -208,7 +210,7 @@ def _run(wanted: Wanted, screen: RunScreen) -> None:
         store=place.store,
         name=place.name,
         folder=place.folder,
-        file=str(place.file),
+        file=file,
         once=wanted.until.once,
         available_now=wanted.until.available_now,
         until_epoch=wanted.until.epoch,
