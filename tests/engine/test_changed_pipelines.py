@@ -10,7 +10,7 @@ import pytest
 
 from lamina.engine.engine import Engine, EnginePlan, StreamPlan
 from lamina.engine.in_process import LocalStream
-from lamina.errors import Diverged, StateChanged
+from lamina.errors import Diverged, StateChanged, UsageError
 from lamina.pipeline.model import Emit
 from lamina.recovery import RecoveryConfig
 from lamina.state.merge import Merge
@@ -235,3 +235,39 @@ def test_settings_that_results_depend_on_are_in_the_manifest_and_may_not_change(
     world.plan = replace(PLAN, settings={"zone": "UTC", "new": "1"})
     world.finish()
     assert world.outcome() == expected(world.data, 15)
+
+
+def test_state_that_is_kept_aside_goes_when_a_person_says_so_and_stays_gone(tmp_path: Path) -> None:
+    """Also for a recovery that falls back to a checkpoint from before."""
+    world = world_of(tmp_path)
+    engine = world.open()
+    run_out(engine, epochs=4)
+    engine.checkpoint()
+    engine.close()
+    world.plan = without("totals")
+    world.settings = replace(world.settings, drop_state=frozenset({"totals"}), checkpoint_epochs=0)
+    engine = world.open()
+    run_out(engine, epochs=1)
+    kill(engine)  # before any checkpoint: the old one and the log say the same
+    world.settings = replace(world.settings, drop_state=frozenset())
+    world.plan = PLAN
+    engine = world.open()
+    assert engine.report.checkpoint_epoch == 4
+    at = engine._offsets["orders"]["row"]
+    run_out(engine)
+    engine.checkpoint()
+    engine.close()
+    later = {**world.data, "orders": world.data["orders"][int(at) :]}
+    assert world.got("totals")[-1] == expected(later, 15)["totals"][-1]
+
+
+def test_only_state_that_is_kept_aside_can_be_dropped(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    world.finish()
+    world.settings = replace(world.settings, drop_state=frozenset({"totals"}))
+    with pytest.raises(UsageError, match=r"'totals'.*There is none"):
+        world.open()
+    world.plan = without("totals")
+    world.settings = replace(world.settings, drop_state=frozenset({"total"}))
+    with pytest.raises(UsageError, match=r"'total'.*There is totals"):
+        world.open()

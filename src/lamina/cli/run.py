@@ -116,6 +116,12 @@ def _power_of_two(_context: click.Context, _parameter: click.Parameter, given: i
     help="The state of this stream still means the same, though its SELECT has changed.",
 )
 @click.option(
+    "--drop-state",
+    metavar="STREAM",
+    multiple=True,
+    help="Delete what is kept aside of this stream, which the pipeline no longer has.",
+)
+@click.option(
     "--master", default="local[*]", show_default=True, help="Where Spark runs: local[N] or a URL."
 )
 @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object per line.")
@@ -138,6 +144,7 @@ def run_command(*, place: PipelinePlace, as_json: bool, master: str, **given: An
             checkpoint_s=given["checkpoint_interval"],
             drain=given["drain"],
             reuse_state=frozenset(given["reuse_state"]),
+            drop_state=frozenset(given["drop_state"]),
         ),
         recovery=_recovery(given),
         out=_output(as_json=as_json),

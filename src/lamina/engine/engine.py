@@ -12,8 +12,10 @@ done: whatever instruction the process is killed at.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+
+import pyarrow as pa
 
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.saving import Pipeline
@@ -28,10 +30,10 @@ from lamina.engine.model import (
     TaskResult,
 )
 from lamina.engine.planning import (
-    END_US,
     EpochPlan,
     Watermarks,
     applied_of,
+    check_not_drained,
     plan_epoch,
 )
 from lamina.engine.plans import EnginePlan, EngineSettings, EpochReport, FailPoint, StreamPlan
@@ -40,7 +42,7 @@ from lamina.engine.publishing import Publisher
 from lamina.engine.records import offsets_after, report_of, staged_for
 from lamina.engine.saves import Saves
 from lamina.engine.states import States, memory_name
-from lamina.errors import Refused
+from lamina.errors import Refused, UsageError
 from lamina.format.commit import CommitRecord, Point
 from lamina.ids import CheckpointId
 from lamina.recovery.manager import Recovered
@@ -182,6 +184,20 @@ class Engine:
         self._saves.settle()
         return self._saves.base
 
+    def drop_state(self, names: Collection[str]) -> None:
+        """Delete what is kept aside of streams that are gone: an epoch that does nothing else."""
+        self._check_whole()
+        aside = self._states.aside([*self._sources, *(s.name for s in self._plan.streams)])
+        for name in sorted(set(names) - set(aside)):
+            raise UsageError(
+                f"no state is kept aside under the name {name!r}",
+                advice=f"There is {', '.join(aside) or 'none'}; state that is in use stays",
+            )
+        unread = {name: SourceRange(name, at, at) for name, at in self._offsets.items()}
+        plan = EpochPlan(self._next_epoch, unread, self._applied)
+        dropped = {name: self._logged(plan, name, self._states.deletions(name)) for name in names}
+        self._commit(plan, {}, dropped, self._watermarks)
+
     def settle(self) -> None:
         """Wait for the checkpoint that is being made, if one is."""
         self._saves.settle()
@@ -217,20 +233,8 @@ class Engine:
         drain = self._plan.delays_us if self._settings.drain else ()
         plan = plan_epoch(self._next_epoch, ranges, self._watermarks, self._applied, drain=drain)
         if plan is not None:
-            self._check_not_drained(plan)
+            check_not_drained(plan, self._watermarks, self._plan.windowed_sources)
         return plan
-
-    def _check_not_drained(self, plan: EpochPlan) -> None:
-        """All windows of a drained source are closed: new rows would all be late."""
-        windowed = {s for stream in self._plan.streams if stream.has_window for s in stream.sources}
-        for source, each in plan.ranges.items():
-            drained = self._watermarks.by_source.get(source) == END_US
-            if drained and source in windowed and each.start != each.end:
-                raise Refused(
-                    f"the source {source!r} was drained, and now there is more of it: all its "
-                    "windows are closed, so every row would be late",
-                    advice="Go back to a checkpoint from before, or run without --drain next time",
-                )
 
     # run
 
@@ -253,8 +257,7 @@ class Engine:
         else:
             before = results[stream.reads].tasks
             reads = StagedRows(stream.reads, tuple(s.path for t in before for s in t.staged))
-        watermark = plan.watermarks.of(stream.sources)
-        lateness = self._applied if self._follows_windows(stream) else plan.watermarks
+        lateness = self._applied if self._plan.follows_windows(stream) else plan.watermarks
         return StreamWork(
             stream=stream.name,
             epoch=plan.epoch,
@@ -266,37 +269,33 @@ class Engine:
             input=reads,
             operator=stream.operator,
             runs=self._states.refs(stream.name) if stream.operator else (),
-            late_floor=_above(lateness.of(stream.sources)),
-            floor=_above(watermark),
+            late_floor=lateness.floor_of(stream.sources),
+            floor=plan.watermarks.floor_of(stream.sources),
             state_folder=str(self._folder.path),
             saved_epoch=self._saves.base_epoch,
-            latest_max_us=self._latest_max(stream.reads),
+            latest_max_us=self._watermarks.latest_max(
+                stream.reads,
+                self._plan.delays_us.get(stream.reads, 0),
+                self._settings.max_ahead_us,
+            ),
         )
-
-    def _follows_windows(self, stream: StreamPlan) -> bool:
-        """Whether it reads rows of windows that close by the same watermark, in the same epoch.
-
-        They are late only by the one before: with it, all that they close up to was closed.
-        """
-        before = next((each for each in self._plan.streams if each.name == stream.reads), None)
-        if before is None:
-            return False
-        return before.has_window or self._follows_windows(before)
-
-    def _latest_max(self, source: str) -> int | None:
-        """An event time that is further ahead does not move the watermark of its source."""
-        before, ahead = self._watermarks.by_source.get(source), self._settings.max_ahead_us
-        if before is None or ahead is None:
-            return None
-        return before + self._plan.delays_us.get(source, 0) + ahead
 
     # decide
 
     def _decide(self, plan: EpochPlan, results: Mapping[str, StreamResult]) -> CommitRecord:
         for name, each in plan.ranges.items():
             self._sources[name].confirm(each)
-        memories = self._remember(plan)
         after = self._watermarks_after(plan, results)
+        return self._commit(plan, results, self._remember(plan), after)
+
+    def _commit(
+        self,
+        plan: EpochPlan,
+        results: Mapping[str, StreamResult],
+        memories: Mapping[str, tuple[TaskResult, ...]],
+        after: Watermarks,
+    ) -> CommitRecord:
+        """THE decision, and then memory that says what the log says."""
         done = [task for result in results.values() for task in result.tasks]
         done += [task for each in memories.values() for task in each]
         commit = CommitRecord(
@@ -320,7 +319,7 @@ class Engine:
         self._applied, self._watermarks = plan.watermarks, after
         self._saves.add(commit)
         for stream in self._plan.streams:
-            if stream.operator is not None:
+            if stream.operator is not None and stream.name in results:
                 self._states.advance(stream.name, results[stream.name].tasks, plan.epoch)
         for name, tasks in memories.items():
             self._states.advance(name, tasks, plan.epoch)
@@ -341,18 +340,19 @@ class Engine:
         for source, each in plan.ranges.items():
             if not each.files:
                 continue
-            name = memory_name(source)
             runs = self._states.remembered(source, each.files, self._folder)
-            found[name] = tuple(
-                TaskResult(
-                    number,
-                    range=self._driver.append_run(
-                        run, epoch=plan.epoch, operator=name, core=number
-                    ),
-                )
-                for number, run in runs.items()
-            )
+            found[memory_name(source)] = self._logged(plan, memory_name(source), runs.items())
         return found
+
+    def _logged(
+        self, plan: EpochPlan, name: str, runs: Iterable[tuple[int, pa.RecordBatch]]
+    ) -> tuple[TaskResult, ...]:
+        """Runs of the driver's own, in its log: by their partitions."""
+        log = self._driver.append_run
+        return tuple(
+            TaskResult(number, range=log(run, epoch=plan.epoch, operator=name, core=number))
+            for number, run in runs
+        )
 
     # publish
 
@@ -382,8 +382,3 @@ class Engine:
             for commit in pending:
                 publisher.add(name, known[commit.point.digest])
         return publisher
-
-
-def _above(watermark: int | None) -> int | None:
-    """What is not late begins here: late is a window that ends at the watermark, or before it."""
-    return None if watermark is None else watermark + 1

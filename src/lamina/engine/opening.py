@@ -74,6 +74,8 @@ def open_engine(
             settings=settings,
             fail_point=fail_point,
         )
+        if settings.drop_state:
+            engine.drop_state(settings.drop_state)
         on_failure.pop_all()
     return engine
 

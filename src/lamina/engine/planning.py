@@ -7,10 +7,11 @@ killed in between. What an epoch has applied is committed with it, beside the of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lamina.engine.model import Offset, Seen, SourceRange
+from lamina.errors import Refused
 from lamina.format.manifest_model import ConnectorCheckpoint
 
 END_US = 1 << 62
@@ -31,6 +32,18 @@ class Watermarks:
         if not known or any(time is None for time in known):
             return None
         return min(time for time in known if time is not None)
+
+    def floor_of(self, sources: frozenset[str]) -> int | None:
+        """What is not late begins here: late is a window that ends at the watermark or before."""
+        watermark = self.of(sources)
+        return None if watermark is None else watermark + 1
+
+    def latest_max(self, source: str, delay_us: int, max_ahead_us: int | None) -> int | None:
+        """The latest event time that still moves the watermark of its source; None: any does."""
+        before = self.by_source.get(source)
+        if before is None or max_ahead_us is None:
+            return None
+        return before + delay_us + max_ahead_us
 
     def advanced(
         self,
@@ -91,6 +104,18 @@ class EpochPlan:
     @property
     def has_input(self) -> bool:
         return any(each.start != each.end for each in self.ranges.values())
+
+
+def check_not_drained(plan: EpochPlan, committed: Watermarks, windowed: Collection[str]) -> None:
+    """All windows of a drained source are closed: new rows of it would all be late."""
+    for source, each in plan.ranges.items():
+        drained = committed.by_source.get(source) == END_US
+        if drained and source in windowed and each.start != each.end:
+            raise Refused(
+                f"the source {source!r} was drained, and now there is more of it: all its "
+                "windows are closed, so every row would be late",
+                advice="Go back to a checkpoint from before, or run without --drain next time",
+            )
 
 
 def plan_epoch(

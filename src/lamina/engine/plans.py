@@ -34,6 +34,19 @@ class EnginePlan:
     delays_us: Mapping[str, int]  # of sources with a watermark
     settings: Mapping[str, str] = field(default_factory=dict)  # what results depend on (R9)
 
+    @property
+    def windowed_sources(self) -> frozenset[str]:
+        """What streams have windows over."""
+        return frozenset(s for each in self.streams if each.has_window for s in each.sources)
+
+    def follows_windows(self, stream: StreamPlan) -> bool:
+        """Whether it reads rows of windows that close by the same watermark, in the same epoch.
+
+        They are late only by the one before: with it, all that they close up to was closed.
+        """
+        before = next((each for each in self.streams if each.name == stream.reads), None)
+        return before is not None and (before.has_window or self.follows_windows(before))
+
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
@@ -45,6 +58,7 @@ class EngineSettings:
     max_ahead_us: int | None = None
     retain: int = 3
     reuse_state: frozenset[str] = frozenset()  # streams whose changed SELECT a person has accepted
+    drop_state: frozenset[str] = frozenset()  # what is kept aside of streams that are gone
     unsaved_max: int = 100  # epochs that a checkpoint may be overdue before it holds the pipeline
     drain: bool = False  # when everything is read, nothing more is to come: all windows close
 

@@ -26,6 +26,7 @@ def staged_for(
     return tuple(
         StagedFile(sink, file.path, file.size, file.sha256, file.rows)
         for sink, stream in sorted(sinks.items())
+        if stream in results
         for task in results[stream].tasks
         for file in task.staged
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from lamina.checkpoint.state import SavedOperator, check_keys, settle
@@ -132,6 +133,20 @@ class States:
             self._operators[name] = OperatorState.open(
                 schema, self._partitions, placed=found.placed, stored=found.stored
             )
+
+    def aside(self, used: Collection[str]) -> list[str]:
+        """The names of what is kept aside, if *used* is what the pipeline has."""
+        memories = {memory_name(source) for source in used}
+        return sorted(set(self._operators) - set(used) - memories)
+
+    def deletions(self, name: str) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Runs that delete every key, with their partitions: right on top of any older state."""
+        operator = self._operators[name]
+        for number, partition in enumerate(operator.partitions):
+            for rows in partition.scan():
+                everything = np.ones(rows.num_rows, np.bool_)
+                gone = changes(operator.schema, rows, deletes=everything)
+                yield number, partition.apply(gone, old_values=False).run
 
     def note_ranges(self, ranges: Iterable[WalRange]) -> None:
         """Where runs lie that recovery has found in the WAL."""
