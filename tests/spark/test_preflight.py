@@ -93,6 +93,19 @@ def test_a_spark_that_hashes_otherwise_is_refused_with_both_numbers(own: Any) ->
             golden.check_hashes(own, (golden.VECTORS[0], wrong))
 
 
+def test_one_job_asks_for_all_keys_and_a_difference_is_traced_to_its_type(
+    own: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen, key = golden.VECTORS, golden.VECTORS[4]
+    monkeypatch.setattr("lamina.spark.preflight.ALL", replace(golden.ALL, hash=1))
+    with pytest.raises(Refused, match=rf"everything in one key .* {golden.ALL.hash}, not 1;"):
+        preflight(own, tmp_path, partitions=1, clock=SystemClock())
+    other = (*frozen[:4], replace(key, hash=2), *frozen[5:])
+    monkeypatch.setattr(golden.check_hashes, "__defaults__", (other,))
+    with pytest.raises(Refused, match=rf"type bigint .* {key.hash}, not 2;"):
+        preflight(own, tmp_path, partitions=1, clock=SystemClock())
+
+
 def test_places_that_do_not_see_the_home_are_named_each_once() -> None:
     apart = replace(GOOD, host="bob", executor="/work/1", nonce=None)
     stale = replace(GOOD, host="cyd", executor="/work/2", nonce="of another time")
