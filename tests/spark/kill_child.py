@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +55,7 @@ def main(scratch: Path) -> None:
     spark = start_session("kills", scratch, master="local[2]")
     say("ready", pid=os.getpid())
     for line in sys.stdin:
-        asked = json.loads(line)
-        if "trip" in asked:
-            spark.udf.register("trip", tripping(asked["trip"]), "string")
-        live(spark, asked)
+        live(spark, json.loads(line))
     spark.stop()
 
 
@@ -93,24 +88,6 @@ def live(spark: SparkSession, asked: dict[str, Any]) -> None:
         say("error", kind=type(error).__name__, message=error.message)
     else:
         say("ended", epoch=last)
-
-
-def tripping(folder: str) -> Callable[[str, int], str]:
-    """A function that fails the first time for some arguments: it raises, or its worker dies."""
-
-    def trip(symbol: str, count: int) -> str:
-        fault = {"S1": "raise", "S3": "die"}.get(symbol)
-        if fault is None:
-            return symbol
-        try:
-            os.close(os.open(f"{folder}/{fault}-{count // 24}", os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
-            return symbol
-        if fault == "die":
-            os.kill(os.getpid(), signal.SIGKILL)
-        raise ValueError("the first attempt")
-
-    return trip
 
 
 def say(event: str, **more: object) -> None:

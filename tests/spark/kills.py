@@ -38,7 +38,7 @@ CREATE STREAM best AS
   SELECT symbol, count(*) AS minutes, max(turnover) AS most, sum(orders) AS orders
   FROM bars GROUP BY symbol EMIT ON UPDATE;
 CREATE STREAM totals AS
-  SELECT {totals_symbol} AS symbol, sum(price * volume) AS turnover,
+  SELECT symbol, sum(price * volume) AS turnover,
          count(*) FILTER (WHERE volume > 250) AS large, max(ts) AS latest
   FROM trades GROUP BY symbol EMIT ON UPDATE;
 CREATE STREAM dear AS SELECT symbol, price * 3 AS price, ts FROM trades WHERE price > 60;
@@ -63,12 +63,10 @@ class Project:
     folder: Path
     files: int  # one per epoch
 
-    def write(self, *, totals_symbol: str = "symbol") -> Project:
+    def write(self) -> Project:
         """The pipeline, and its files with times that give one order."""
         (self.folder / "orders").mkdir(parents=True)
-        text = PIPELINE.format(
-            **self.trades, trades=self.trades["rows"], totals_symbol=totals_symbol
-        )
+        text = PIPELINE.format(**self.trades, trades=self.trades["rows"])
         (self.folder / "kills.sql").write_text(text)
         draw = random.Random(7)
         for number in range(self.files):

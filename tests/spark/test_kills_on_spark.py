@@ -19,7 +19,7 @@ from tests.spark.victims import Nursery, nursery, wait_until_gone
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: lamina[spark]")
 
-FILES = 10
+FILES = 8
 PLACES = (  # where, and the n-th time; whether the epoch that it happens in counts
     ("after bars", 2, False),  # the state of one stream is in the log, nothing is decided
     ("before COMMIT", 2, False),

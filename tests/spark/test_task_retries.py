@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from tests.spark.victims import Nursery, nursery
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: lamina[spark]")
 
+FAULTS = Path(__file__).parent / "worker_faults"
+
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
@@ -24,18 +27,19 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
 def test_a_task_that_fails_or_dies_after_its_append_is_run_again_and_doubles_nothing(
     spark: Any, processes: Nursery, tmp_path: Path
 ) -> None:
-    """The final projection comes after the append: a function in it fails there, the first time."""
-    project = Project(tmp_path / "project", files=6)
-    project.write(totals_symbol="trip(symbol, CAST(count(*) AS INT))")
+    """Where it fails: tests/spark/worker_faults/sitecustomize.py."""
+    project = Project(tmp_path / "project", files=4).write()
     truth = project.truth(spark)
     tripped = tmp_path / "tripped"
     tripped.mkdir()
-    child = processes.child()
-    asleep = ["after publish", 6, signal.SIGSTOP]
-    child.tell(project.asked(trip=str(tripped), checkpoint_epochs=0, bomb=asleep))
-    assert child.until("at", "ended", "error")["event"] == "at"
-    assert {each.name for each in tripped.iterdir()} >= {"raise-0", "raise-1", "die-0", "die-1"}
-    assert project.check_so_far(truth) == 6
+    path = os.pathsep.join(filter(None, (str(FAULTS), os.environ.get("PYTHONPATH"))))
+    child = processes.child(PYTHONPATH=path, TRIP_FOLDER=str(tripped))
+    asleep = ["after publish", 4, signal.SIGSTOP]
+    child.tell(project.asked(checkpoint_epochs=0, bomb=asleep))
+    said = child.until("at", "ended", "error")
+    assert said["event"] == "at", said
+    assert {each.name for each in tripped.iterdir()} == {"raise-1", "die-2", "raise-3", "die-4"}
+    assert project.check_so_far(truth) == 4
     assert project.plan()["entries_dropped"] > 0, "a failed task has appended nothing"
     child.signal(signal.SIGCONT)
     ended = child.until("ended", "error")

@@ -25,11 +25,11 @@ def test_who_slept_through_a_takeover_is_fenced_when_it_wakes(
     spark: Any, processes: Nursery, tmp_path: Path
 ) -> None:
     """It sleeps at the worst moment: its epoch is decided in its home, and no sink has it."""
-    project = Project(tmp_path, files=6).write()
+    project = Project(tmp_path, files=5).write()
     truth = project.truth(spark)
     first, second = processes.child(), processes.child()
-    first.tell(project.asked(until_epoch=3))  # and a checkpoint of epoch 3
-    assert first.until("ended", "error") == {"event": "ended", "epoch": 3}
+    first.tell(project.asked(until_epoch=2))  # and a checkpoint of epoch 2
+    assert first.until("ended", "error") == {"event": "ended", "epoch": 2}
     asleep = ["after COMMIT", 1, signal.SIGSTOP]
     first.tell(project.asked(checkpoint_epochs=0, bomb=asleep))
     assert first.until("at", "ended", "error")["event"] == "at"
@@ -43,9 +43,9 @@ def test_who_slept_through_a_takeover_is_fenced_when_it_wakes(
     second.tell(project.asked(home="other"))
     refused = second.until("ended", "error")
     assert (refused["event"], refused.get("kind")) == ("error", "Refused"), refused
-    second.tell(project.asked(home="other", take_over_home=True, until_epoch=5))
-    assert second.until("recovered", "error")["epoch"] == 3
-    assert second.until("ended", "error") == {"event": "ended", "epoch": 5}
+    second.tell(project.asked(home="other", take_over_home=True, until_epoch=4))
+    assert second.until("recovered", "error")["epoch"] == 2
+    assert second.until("ended", "error") == {"event": "ended", "epoch": 4}
 
     first.signal(signal.SIGCONT)
     fenced = first.until("ended", "error")
@@ -55,7 +55,7 @@ def test_who_slept_through_a_takeover_is_fenced_when_it_wakes(
     assert (refused["event"], refused.get("kind")) == ("error", "Refused"), refused
 
     second.tell(project.asked(home="other"))
-    assert second.until("recovered", "error")["epoch"] == 5
+    assert second.until("recovered", "error")["epoch"] == 4
     assert second.until("ended", "error")["event"] == "ended"
     project.check_whole(truth)
     project.check_so_far(truth, home="other")

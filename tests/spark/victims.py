@@ -28,10 +28,10 @@ JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 class Process:
     """A process that says what happens in JSON lines, and may die at any time."""
 
-    def __init__(self, command: list[str | Path], log: Path, java: str = JAVA) -> None:
+    def __init__(self, command: list[str | Path], log: Path, environment: dict[str, str]) -> None:
         self._log = log
         clean = {name: v for name, v in os.environ.items() if not name.startswith("LAMINA_")}
-        environment = clean | {"JDK_JAVA_OPTIONS": java, "LAMINA_DRIVER_MEMORY": "512m"}
+        memory = {"LAMINA_DRIVER_MEMORY": "512m"}
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 command,
@@ -40,7 +40,7 @@ class Process:
                 stderr=errors,
                 text=True,
                 cwd=ROOT,
-                env=environment,
+                env=clean | memory | environment,
                 start_new_session=True,
             )
         self.pid = self._process.pid
@@ -158,9 +158,9 @@ class Nursery:
         self._classes = classes
         self._all: list[Process] = []
 
-    def child(self) -> Process:
+    def child(self, **environment: str) -> Process:
         """`tell` it what to run; its Spark is on the way up."""
-        return self._start(self._child(), self._java())
+        return self._start(self._child(), self._java(), environment)
 
     def trainee(self) -> Process:
         """A child that keeps its classes when it ends by itself, if nobody has yet."""
@@ -178,8 +178,11 @@ class Nursery:
         kept = f" -XX:SharedArchiveFile={self._classes} -Xlog:cds=off -Xlog:cds+dynamic=off"
         return JAVA + (kept if self._classes.exists() else "")
 
-    def _start(self, command: list[str | Path], options: str) -> Process:
+    def _start(
+        self, command: list[str | Path], java: str, environment: dict[str, str] | None = None
+    ) -> Process:
         log = self._scratch / f"log-{len(self._all)}"
+        options = {"JDK_JAVA_OPTIONS": java} | (environment or {})
         self._all.append(Process(command, log, options))
         return self._all[-1]
 
