@@ -36,6 +36,11 @@ SPECULATION = {
     "spark.speculation.multiplier": "1.5",
     "spark.speculation.minTaskRuntime": "1s",
     "spark.speculation.efficiency.enabled": "false",
+    # A stopped executor is not lost, however slow this machine is; but who wants something of it,
+    # a piece of a broadcast, soon asks somebody else.
+    "spark.storage.blockManagerHeartbeatTimeoutMs": "600000",
+    "spark.shuffle.io.connectionTimeout": "3s",
+    "spark.shuffle.io.maxRetries": "0",
 }
 
 
