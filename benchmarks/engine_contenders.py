@@ -20,7 +20,7 @@ from lamina.engine.plans import EngineSettings
 from lamina.engine.staging import STAGED
 from lamina.pipeline import parse_pipeline
 from lamina.spark import running
-from lamina.spark.frames import map_in_arrow, view
+from lamina.spark.frames import map_in_arrow, named
 from lamina.spark.runner import SparkRunner
 from lamina.spark.running import RunSettings
 from lamina.spark.streams import SparkStream
@@ -185,13 +185,12 @@ class Limit:
         self._read.append(file)
         start = time.perf_counter()
         rows = self._spark.read.schema(COLUMNS).parquet(str(file))
-        with view(rows, "rows of the limit") as name:
-            partials = self._spark.sql(self._stream.partial(name))
-            placed = partials.repartition(PARTITIONS, *self._stream.keys)
-            task = StageOnly(_work(self._folder, self._epoch), tuple(partials.columns[:3]))
-            staged = map_in_arrow(placed, task, "rows bigint").toArrow()
+        placed = self._spark.sql(self._stream.placed(named(rows, "rows of the limit"), PARTITIONS))
+        columns = self._stream.partial_columns
+        task = StageOnly(_work(self._folder, self._epoch), tuple(columns[:3]))
+        staged = map_in_arrow(placed, task, "rows bigint", columns).collect()
         seconds = time.perf_counter() - start
-        assert staged.num_rows == PARTITIONS
+        assert len(staged) == PARTITIONS
         return seconds
 
     def check(self) -> None:

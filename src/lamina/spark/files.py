@@ -10,7 +10,7 @@ from functools import reduce
 from operator import add
 from pathlib import Path
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users have it
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -52,6 +52,7 @@ class SparkFiles(FilesSource):
         super().__init__(source.name, folder_of(source, "path", folder, file=file))
         self._source = source
         self._keeps_bad_rows = keeps_bad_rows(source)
+        self._reader: DataFrameReader | None = None
         for name in source.options:
             if name.lower() in _REFUSED:
                 message = f"has the option {name!r}"
@@ -80,6 +81,12 @@ class SparkFiles(FilesSource):
         )
 
     def _read(self, spark: SparkSession, planned: SourceRange) -> DataFrame:
+        if self._reader is None:  # one session for all epochs: made once
+            self._reader = self._open_reader(spark)
+        paths = [file.path for file in planned.files]
+        return self._reader.load(paths if len(paths) != 1 else paths[0])
+
+    def _open_reader(self, spark: SparkSession) -> DataFrameReader:
         columns = ddl(self._source)
         reader = spark.read.format(self._source.format)
         reader = reader.option("ignoreCorruptFiles", "false").option("ignoreMissingFiles", "false")
@@ -94,7 +101,7 @@ class SparkFiles(FilesSource):
         for name, option in self._source.options.items():
             if name.lower() not in ("path", BAD_ROWS_PATH):
                 reader = reader.option(name, option.value)
-        return reader.schema(columns).load([file.path for file in planned.files])
+        return reader.schema(columns)
 
     def _all_parsed(self) -> Column:
         """True for every row, which Spark does not know: it has to parse every column."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -20,12 +20,21 @@ LISTS = ("spark.sql.optimizer.excludedRules",)
 ArrowTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def map_in_arrow(frame: DataFrame, task: ArrowTask, schema: StructType | str) -> DataFrame:
-    """`DataFrame.mapInArrow`, which asks for pandas first and then does not use it."""
+def map_in_arrow(
+    frame: DataFrame,
+    task: ArrowTask,
+    schema: StructType | str,
+    columns: Sequence[str] | None = None,
+) -> DataFrame:
+    """`DataFrame.mapInArrow`, which asks for pandas first and then does not use it.
+
+    *columns* are all those of *frame*, if they are known: every call into the JVM takes its time.
+    """
     function = vectorized_udf(
         cast(Any, task), cast(Any, schema), cast(Any, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
     )
-    column = cast(Any, function)(*(frame[name] for name in frame.columns))
+    names = ("`" + name.replace("`", "``") + "`" for name in columns or frame.columns)
+    column = cast(Any, function)(*names)
     made = cast(Any, frame)._jdf.mapInArrow(column._jc, False, None)  # noqa: SLF001
     return DataFrame(made, frame.sparkSession)
 
@@ -82,11 +91,17 @@ def active(own: SparkSession) -> Iterator[None]:
             java.clearActiveSession()
 
 
-@contextmanager
-def view(frame: DataFrame, of: str) -> Iterator[str]:
-    """A DataFrame under a name that nobody else has, for SQL, while it is needed."""
+def named(frame: DataFrame, of: str) -> str:
+    """A DataFrame under a name that nobody else has, for SQL in a session of our own."""
     name = f"lamina_{sha256_hex(of.encode())[:16]}"
     frame.createOrReplaceTempView(name)
+    return name
+
+
+@contextmanager
+def view(frame: DataFrame, of: str) -> Iterator[str]:
+    """The same in anybody's session, while it is needed."""
+    name = named(frame, of)
     try:
         yield name
     finally:

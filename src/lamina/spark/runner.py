@@ -12,7 +12,6 @@ The session is one of our own, with the settings of `pinned`: placement and resu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -30,7 +29,7 @@ from lamina.engine.model import (
 from lamina.engine.task import results_of
 from lamina.engine.wire import decode_result
 from lamina.spark.failures import spark_errors
-from lamina.spark.frames import active, map_in_arrow, view
+from lamina.spark.frames import active, map_in_arrow, named
 from lamina.spark.sources import SparkFiles, SparkSource
 from lamina.spark.streams import SparkStream
 from lamina.spark.tasks import META, RESULT, StageOutput, UpdateAndStage, UpdateState
@@ -51,6 +50,7 @@ class SparkRunner:
         self._streams = streams
         self._sources = sources
         self._times = times
+        self._known_measures: dict[str, list[Column]] = {}
 
     def run(self, work: StreamWork) -> StreamResult:
         with spark_errors(), active(self._spark):
@@ -69,50 +69,42 @@ class SparkRunner:
     ) -> tuple[TaskResult, ...]:
         if rows is None:
             return ()
-        with view(rows, f"rows of {work.stream}") as name:
-            output = self._spark.sql(stream.select(name))
-            staged = map_in_arrow(output, StageOutput(work, stream.arrow_output), RESULT)
-            found = [decode_result(row["result"]) for row in staged.toArrow().to_pylist()]
+        output = self._spark.sql(stream.select(named(rows, f"rows of {work.stream}")))
+        task = StageOutput(work, stream.arrow_output)
+        found = _results(map_in_arrow(output, task, RESULT, stream.output.names))
         return tuple(sorted(found, key=lambda result: result.partition))
 
     def _aggregate(
         self, work: StreamWork, stream: SparkStream, rows: DataFrame | None
     ) -> tuple[TaskResult, ...]:
-        assert stream.state is not None
-        with self._partials(work, stream, rows) as partials:
-            task = UpdateState(work, has_input=rows is not None)
-            if stream.columns is not None:
-                both = UpdateAndStage(task, stream.columns, stream.arrow_output)
-                found = map_in_arrow(partials, both, RESULT).toArrow().to_pylist()
-            else:
-                found = self._with_final(partials, task, stream)
-        results = (decode_result(row["result"]) for row in found)
-        return results_of(results, work.partitions)
+        partials, columns = self._partials(work, stream, rows)
+        task = UpdateState(work, has_input=rows is not None)
+        if stream.columns is not None:
+            both = UpdateAndStage(task, stream.columns, stream.arrow_output)
+            staged = map_in_arrow(partials, both, RESULT, columns)
+        else:
+            staged = self._with_final(partials, columns, task, stream)
+        return results_of(_results(staged), work.partitions)
 
     def _with_final(
-        self, partials: DataFrame, task: UpdateState, stream: SparkStream
-    ) -> list[dict[str, str]]:
+        self, partials: DataFrame, columns: list[str], task: UpdateState, stream: SparkStream
+    ) -> DataFrame:
         """The final projection between the two steps, in the same stage, the result with it."""
         assert stream.state is not None
         carried = StructType([*stream.state.fields, StructField(META, StringType())])
-        updated = map_in_arrow(partials, task, carried)
-        with view(updated, f"state of {stream.name}") as name:
-            output = self._spark.sql(stream.final(name, META))
-            staged = map_in_arrow(output, StageOutput(task.work, stream.arrow_output), RESULT)
-            found: list[dict[str, str]] = staged.toArrow().to_pylist()
-        return found
+        updated = map_in_arrow(partials, task, carried, columns)
+        output = self._spark.sql(stream.final(named(updated, f"state of {stream.name}"), META))
+        stage = StageOutput(task.work, stream.arrow_output)
+        return map_in_arrow(output, stage, RESULT, [*stream.output.names, META])
 
-    @contextmanager
     def _partials(
         self, work: StreamWork, stream: SparkStream, rows: DataFrame | None
-    ) -> Iterator[DataFrame]:
-        """Exactly P tasks, each with the keys that it owns (R8)."""
+    ) -> tuple[DataFrame, list[str]]:
+        """Exactly P tasks, each with the keys that it owns (R8); and the columns."""
         if rows is None:
-            yield self._spark.range(0, work.partitions, 1, work.partitions)
-            return
-        with view(rows, f"rows of {work.stream}") as name:
-            partials = self._spark.sql(stream.partial(name))
-            yield partials.repartition(work.partitions, *stream.keys)
+            return self._spark.range(0, work.partitions, 1, work.partitions), ["id"]
+        name = named(rows, f"rows of {work.stream}")
+        return self._spark.sql(stream.placed(name, work.partitions)), stream.partial_columns
 
     # input
 
@@ -147,6 +139,8 @@ class SparkRunner:
         return rows.where(F.col(self._times[source]).isNotNull())
 
     def _measures(self, source: str, latest_max_us: int | None) -> list[Column]:
+        if latest_max_us is None and source in self._known_measures:
+            return self._known_measures[source]
         measures = [F.count(F.lit(1)).alias("rows")]
         if source in self._times:
             column = F.col(self._times[source])
@@ -155,6 +149,8 @@ class SparkRunner:
                 time = F.when(time <= latest_max_us, time)
             measures.append(F.max(time).alias("latest_us"))
             measures.append(F.count_if(column.isNull()).alias("without_time"))
+        if latest_max_us is None:
+            self._known_measures[source] = measures
         return measures
 
     def _seen(self, work: StreamWork, observation: Observation | None) -> dict[str, Seen]:
@@ -178,6 +174,11 @@ RESULTS = {
     "spark.sql.caseSensitive": "false",
 }
 """What results depend on: pinned, and recorded in every manifest (R9)."""
+
+
+def _results(staged: DataFrame) -> Iterator[TaskResult]:
+    """The job: one row from each task."""
+    return (decode_result(row["result"]) for row in staged.collect())
 
 
 def pinned(partitions: int) -> dict[str, str]:

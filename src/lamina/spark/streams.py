@@ -57,6 +57,18 @@ class SparkStream:
         """What of the state is the output, column by column, if it is nothing else."""
         return self.plan.columns if isinstance(self.plan, Aggregation) else None
 
+    @property
+    def partial_columns(self) -> list[str]:
+        """As `partial` gives them."""
+        assert self.state is not None
+        rows = [ROWS] if isinstance(self.plan, Aggregation) and self.plan.time is not None else []
+        return [*self.state.names, *rows, VNODE, HASH]
+
+    def placed(self, view_name: str, partitions: int) -> str:
+        """The partials, each on the owner of its key (R8)."""
+        hint = f"/*+ REPARTITION({partitions}, {', '.join(self.keys)}) */"
+        return f"SELECT {hint} * FROM ({self.partial(view_name)})"
+
     def partial(self, view_name: str) -> str:
         """The partials of an epoch's rows, with the columns that place them."""
         assert isinstance(self.plan, Aggregation)

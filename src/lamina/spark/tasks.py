@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql.types import StringType, StructField, StructType
 
 from lamina.engine.model import StreamWork, TaskResult, TaskWork
 from lamina.engine.staging import stage
@@ -23,7 +24,7 @@ from lamina.engine.wire import decode_result, encode_result
 from lamina.errors import NotShared, Refused
 
 META = "_lamina"
-RESULT = "result string"
+RESULT = StructType([StructField("result", StringType())])
 
 
 @dataclass(frozen=True, slots=True)
