@@ -19,10 +19,9 @@ from lamina.engine.model import SourceRange, StreamWork
 from lamina.engine.plans import EngineSettings
 from lamina.engine.staging import STAGED
 from lamina.pipeline import parse_pipeline
-from lamina.spark import running
 from lamina.spark.frames import map_in_arrow, named
 from lamina.spark.runner import SparkRunner
-from lamina.spark.running import RunSettings
+from lamina.spark.running import RunSettings, open_pipeline
 from lamina.spark.streams import SparkStream
 
 PIPELINE = f"""
@@ -62,9 +61,7 @@ class Ours:
             folder=folder,
             engine=EngineSettings(partitions=PARTITIONS),
         )
-        self.engine = running._open(  # noqa: SLF001  `run` opens it so, and then does not let go
-            pipeline, wanted, spark, clock=SystemClock(), fail_point=lambda _: None
-        )
+        self.engine = open_pipeline(pipeline, wanted, spark=spark, clock=SystemClock())
         self.runner: SparkRunner = vars(self.engine)["_runner"]
 
     @property

@@ -239,3 +239,9 @@ def test_an_answer_that_failed_is_one_line_too(pipeline: Path) -> None:
     result = lamina("run", pipeline.with_name("no.sql"), "--json")
     assert answer(result)["error"]["exit_code"] == 3
     assert len(result.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize("given", ["spark.x", "x=1", "=1"])
+def test_a_setting_of_spark_that_is_none_is_refused_before_anything_starts(given: str) -> None:
+    refused = lamina("run", "p.sql", "--conf", given)
+    assert (refused.exit_code, "no spark.KEY=VALUE" in refused.output) == (2, True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -35,6 +35,7 @@ class Wanted:
 
     place: PipelinePlace
     master: str
+    conf: Mapping[str, str]
     interval_s: float
     until: Until
     engine: EngineSettings
@@ -47,6 +48,16 @@ def _power_of_two(_context: click.Context, _parameter: click.Parameter, given: i
     if given & (given - 1):
         raise click.BadParameter(f"{given} is no power of two")
     return given
+
+
+def _settings(
+    _context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]
+) -> dict[str, str]:
+    pairs = [each.partition("=") for each in given]
+    for key, equals, _ in pairs:
+        if not key.startswith("spark.") or not equals:
+            raise click.BadParameter(f"{key!r} is no spark.KEY=VALUE")
+    return {key: value for key, _, value in pairs}
 
 
 @click.command("run")
@@ -124,6 +135,13 @@ def _power_of_two(_context: click.Context, _parameter: click.Parameter, given: i
 @click.option(
     "--master", default="local[*]", show_default=True, help="Where Spark runs: local[N] or a URL."
 )
+@click.option(
+    "--conf",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=_settings,
+    help="A setting of Spark, as spark-submit has them.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object per line.")
 def run_command(*, place: PipelinePlace, as_json: bool, master: str, **given: Any) -> None:
     """Run a pipeline, epoch after epoch.
@@ -134,6 +152,7 @@ def run_command(*, place: PipelinePlace, as_json: bool, master: str, **given: An
     wanted = Wanted(
         place=place,
         master=master,
+        conf=given["conf"],
         interval_s=given["interval"],
         until=Until(given["once"], given["available_now"] or given["drain"], given["until_epoch"]),
         engine=EngineSettings(
@@ -229,7 +248,7 @@ def _run(wanted: Wanted, screen: RunScreen) -> None:
     with stopping(stop):
         screen.starting(f"starting Spark for {place.name} ({wanted.master})")
         logging.getLogger().addHandler(logging.NullHandler())  # Py4J logs what it also raises
-        spark = start_session(place.name, place.scratch, master=wanted.master)
+        spark = start_session(place.name, place.scratch, master=wanted.master, settings=wanted.conf)
         started = clock.monotonic()
         try:
             watcher = Watcher(screen.recovered, screen.epoch, note)

@@ -7,6 +7,7 @@ decision: --lose-after EPOCH.
 
 from __future__ import annotations
 
+import shlex
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -357,7 +358,7 @@ def _due(
             f"the sink {name!r} is at {_show(at)} and the pipeline at epoch {head.epoch}: the "
             f"output up to epoch {before.epoch} is not kept, so it cannot get that",
             advice="Is it new, or is what it held gone? If it is to get only what comes from now "
-            f"on, start with --sink-from-now {name}",
+            f"on, start with --sink-from-now {shlex.quote(name)}",
         )
     last = known[-1].epoch if known else head.epoch if head else 0
     raise Diverged(

@@ -26,7 +26,7 @@ from lamina.spark.sources import open_source
 from lamina.spark.streams import compile_pipeline
 from lamina.store import open_store
 
-__all__ = ["RunSettings", "Watcher", "run"]
+__all__ = ["RunSettings", "Watcher", "open_pipeline", "run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def run(
     wanted, clock, stop = run_settings, clock or SystemClock(), stop or threading.Event()
     check_pipeline(pipeline, file=wanted.file)
     with stopping(stop), spark_errors():
-        engine = _open(pipeline, wanted, spark, clock=clock, fail_point=fail_point)
+        engine = open_pipeline(pipeline, wanted, spark=spark, clock=clock, fail_point=fail_point)
         try:
             Loop(
                 engine,
@@ -82,14 +82,15 @@ def run(
         return engine.epoch
 
 
-def _open(
+def open_pipeline(
     pipeline: Pipeline,
     wanted: RunSettings,
-    spark: SparkSession,
     *,
+    spark: SparkSession,
     clock: Clock,
-    fail_point: FailPoint,
+    fail_point: FailPoint = lambda _: None,
 ) -> Engine:
+    """A pipeline that is compiled, claimed and recovered: each `step` is an epoch."""
     folder, file = wanted.folder, wanted.file
     sources = {s.name: open_source(s, folder, file=file) for s in pipeline.sources.values()}
     sinks = open_sinks(pipeline, folder, home=wanted.home, file=file, out=wanted.out)

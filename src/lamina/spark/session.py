@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -45,10 +46,17 @@ logger.executor.level = off
 """  # the gateway at the root's level says nothing about levels; the error of a job has its tasks'
 
 
-def start_session(name: str, scratch: Path, *, master: str = "local[*]") -> SparkSession:
+def start_session(
+    name: str,
+    scratch: Path,
+    *,
+    master: str = "local[*]",
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
     """A session, or the one that is there already, as under spark-submit.
 
-    *scratch* takes what Spark writes. UsageError if Java or Python will not do.
+    *scratch* takes what Spark writes; *settings* are the user's, and go before ours. UsageError if
+    Java or Python will not do.
     """
     prepare_java(scratch)
     check_worker_python(os.environ["PYSPARK_PYTHON"])
@@ -59,7 +67,8 @@ def start_session(name: str, scratch: Path, *, master: str = "local[*]") -> Spar
         os.environ.setdefault("SPARK_LOCAL_DIRS", str(_own_folder(scratch)))
     builder = SparkSession.builder.master(with_retries(master)).appName(f"lamina {name}")
     try:
-        session = builder.config(map=launch_settings(scratch, log4j, master)).getOrCreate()
+        wanted = launch_settings(scratch, log4j, master) | dict(settings or {})
+        session = builder.config(map=wanted).getOrCreate()
     except (PySparkException, OSError) as error:
         raise StoreError(
             f"Spark did not start: {str(error).splitlines()[0]}",
@@ -104,6 +113,7 @@ def launch_settings(scratch: Path, log4j: Path, master: str = "local[*]") -> dic
     return {
         **(host if master.strip().startswith("local") else {}),
         "spark.ui.enabled": "false",
+        "spark.cleaner.periodicGC.interval": "5min",  # shuffle files go when the JVM collects
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": os.environ.get("LAMINA_DRIVER_MEMORY", DRIVER_MEMORY),
         "spark.driver.extraJavaOptions": f"-Dlog4j.configurationFile={log4j.absolute().as_uri()}",
