@@ -17,7 +17,7 @@ from lamina import __version__
 from lamina.clock import SystemClock
 from lamina.errors import NotShared, Refused
 from lamina.spark import golden
-from lamina.spark.frames import settings
+from lamina.spark.frames import active, own_session
 from lamina.spark.preflight import Place, judge, preflight
 from lamina.spark.runner import pinned
 from lamina.state.hashing import spark_hash, spark_xxhash64, vnodes_of
@@ -38,8 +38,9 @@ GOOD = Place(
 
 @pytest.fixture
 def own(spark: Any) -> Iterator[Any]:
-    with settings(spark, pinned(2)):
-        yield spark
+    session = own_session(spark, pinned(2))
+    with active(session):
+        yield session
 
 
 def jobs_of(spark: Any, group: str) -> int:

@@ -121,7 +121,7 @@ def _sink(sink: Sink, delivery: str) -> Shape:
 def _compiled(pipeline: Pipeline, place: PipelinePlace) -> dict[str, Shape]:
     """Columns, state and merge functions, as the streams compile on a live Spark."""
     from lamina.spark.failures import spark_errors  # noqa: PLC0415  an extra
-    from lamina.spark.frames import settings  # noqa: PLC0415
+    from lamina.spark.frames import active, own_session  # noqa: PLC0415
     from lamina.spark.runner import pinned  # noqa: PLC0415
     from lamina.spark.session import start_session  # noqa: PLC0415
     from lamina.spark.sources import open_source  # noqa: PLC0415
@@ -133,9 +133,10 @@ def _compiled(pipeline: Pipeline, place: PipelinePlace) -> dict[str, Shape]:
     with TemporaryDirectory(prefix="lamina-check-") as scratch:
         spark = start_session(place.name, Path(scratch), master="local[1]")
         try:
-            with spark_errors(), settings(spark, pinned(1)):
+            own = own_session(spark, pinned(1))
+            with spark_errors(), active(own):
                 names = order(pipeline, file=file)
-                _, streams = compile_pipeline(spark, pipeline, names, name=place.name, file=file)
+                _, streams = compile_pipeline(own, pipeline, names, name=place.name, file=file)
         finally:
             spark.stop()
     return {name: _columns(stream) for name, stream in streams.items()}

@@ -54,22 +54,6 @@ def own_session(spark: SparkSession, wanted: Mapping[str, str]) -> SparkSession:
 
 
 @contextmanager
-def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """The session with these settings; afterwards with those it had."""
-    before = {name: spark.conf.get(name, None) for name in wanted}
-    try:
-        for name, value in wanted.items():
-            spark.conf.set(name, value)
-        yield
-    finally:
-        for name, old in before.items():
-            if old is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, old)
-
-
-@contextmanager
 def active(own: SparkSession) -> Iterator[None]:
     """This thread's active session is *own*; afterwards the one that it was.
 
