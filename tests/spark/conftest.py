@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from tests.spark.java import java_home
+from tests.spark.kills import Project
+from tests.spark.victims import Nursery, nursery
 
 CONF = {
     "spark.ui.enabled": "false",
@@ -19,6 +21,14 @@ CONF = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+
+
+@pytest.fixture(scope="session")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    """For tests that kill: processes with a Spark of their own."""
+    with nursery(tmp_path_factory) as made:
+        made.train(Project(tmp_path_factory.mktemp("training"), files=1).write().asked())
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.spark.kills import Project, Truth
-from tests.spark.victims import Nursery, nursery, wait_until_gone
+from tests.spark.victims import Nursery, wait_until_gone
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: lamina[spark]")
 
@@ -31,37 +30,8 @@ PLACES = (  # where, and the n-th time; whether the epoch that it happens in cou
 
 
 @pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
-    with nursery(tmp_path_factory) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def truth(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Truth:
     return Project(tmp_path_factory.mktemp("truth"), FILES).write().truth(spark)
-
-
-def test_without_a_kill_every_epoch_is_what_a_batch_says(
-    processes: Nursery, truth: Truth, tmp_path: Path
-) -> None:
-    project = Project(tmp_path, FILES).write()
-    child = processes.trainee()
-    child.tell(project.asked())
-    assert child.until("ended", "error") == {"event": "ended", "epoch": FILES + 1}
-    project.check_whole(truth)
-    jvm = child.jvm
-    child.end()
-    wait_until_gone(jvm)
-
-    # Rows that come out twice, or not at all, are seen.
-    shown = max((tmp_path / "out" / "bars").glob("epoch-*/*.parquet"))
-    twice = Path(shutil.copy(shown, shown.with_name("part-99999.parquet")))
-    with pytest.raises(AssertionError, match="bars"):
-        project.check_whole(truth)
-    twice.unlink()
-    shown.unlink()
-    with pytest.raises(AssertionError, match="bars"):
-        project.check_whole(truth)
 
 
 def test_killed_at_six_places_it_loses_and_doubles_nothing(
@@ -87,3 +57,13 @@ def test_killed_at_six_places_it_loses_and_doubles_nothing(
     project.check_whole(truth)
     for jvm in jvms:  # nobody killed them: they see that their driver has gone
         wait_until_gone(jvm)
+
+    # Rows that come out twice, or not at all, would have been seen.
+    shown = max((tmp_path / "out" / "bars").glob("epoch-*/*.parquet"))
+    twice = Path(shutil.copy(shown, shown.with_name("part-99999.parquet")))
+    with pytest.raises(AssertionError, match="bars"):
+        project.check_whole(truth)
+    twice.unlink()
+    shown.unlink()
+    with pytest.raises(AssertionError, match="bars"):
+        project.check_whole(truth)

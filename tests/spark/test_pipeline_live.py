@@ -156,13 +156,14 @@ def columns(spark: Any) -> Iterator[list[str]]:
 class Asked:
     """What the compiler asks of Spark."""
 
-    def __init__(self, spark: Any) -> None:
+    def __init__(self, spark: Any, alias: str) -> None:
         self._spark = spark
+        self._alias = alias
         self._catalog = spark._jsparkSession.sessionState().catalog()
         self._name = spark._jvm.org.apache.spark.sql.catalyst.FunctionIdentifier
 
     def type_of(self, expression: str) -> str:
-        frame = self._spark.sql(f"SELECT {expression} AS x FROM trades")
+        frame = self._spark.sql(f"SELECT {expression} AS x FROM trades AS {self._alias}")
         return str(frame.schema[0].dataType.simpleString())
 
     def is_aggregate(self, function: str) -> bool:
@@ -174,8 +175,8 @@ class Asked:
 
 
 def compiled(spark: Any, select: str, columns: list[str]) -> Stateless | Aggregation:
-    asked = Asked(spark)
     read = read_select(Stream("s", select), "live")
+    asked = Asked(spark, (read.alias or read.table).text)
     return compile_select(
         read, columns=columns, type_of=asked.type_of, is_aggregate=asked.is_aggregate
     )

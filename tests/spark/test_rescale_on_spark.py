@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.spark.kills import Project
-from tests.spark.victims import Nursery, nursery
+from tests.spark.victims import Nursery
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: lamina[spark]")
-
-
-@pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
-    with nursery(tmp_path_factory) as made:
-        yield made
 
 
 def test_rescaled_from_2_to_8_to_4_it_loses_and_doubles_nothing(

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.spark.kills import Project
-from tests.spark.victims import Nursery, nursery
+from tests.spark.victims import Nursery
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: lamina[spark]")
 
 FAULTS = Path(__file__).parent / "worker_faults"
-
-
-@pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
-    with nursery(tmp_path_factory) as made:
-        yield made
 
 
 def test_a_task_that_fails_or_dies_after_its_append_is_run_again_and_doubles_nothing(

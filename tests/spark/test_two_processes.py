@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.spark.kills import Project
-from tests.spark.victims import Nursery, nursery, wait_until_stopped
+from tests.spark.victims import Nursery, wait_until_stopped
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: lamina[spark]")
-
-
-@pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
-    with nursery(tmp_path_factory) as made:
-        yield made
 
 
 def test_who_slept_through_a_takeover_is_fenced_when_it_wakes(

@@ -162,10 +162,23 @@ class Nursery:
         """`tell` it what to run; its Spark is on the way up."""
         return self._start(self._child(), self._java(), environment)
 
-    def trainee(self) -> Process:
-        """A child that keeps its classes when it ends by itself, if nobody has yet."""
-        archive = f"{JAVA} -XX:ArchiveClassesAtExit={self._classes} -Xlog:cds=off"
-        return self._start(self._child(), self._java() if self._classes.exists() else archive)
+    def train(self, asked: dict[str, Any]) -> None:
+        """Keep the classes that a run needs, unless somebody has, or is at it."""
+        try:
+            mark = self._classes.with_suffix(".begun").open("x")
+        except FileExistsError:
+            return
+        mark.close()
+        made = self._classes.with_suffix(".new")
+        archive = f"{JAVA} -XX:ArchiveClassesAtExit={made} -Xlog:cds=off"
+        child = self._start(self._child(), archive)
+        child.tell(asked)
+        assert child.until("ended", "error")["event"] == "ended"
+        jvm = child.jvm
+        child.end()
+        wait_until_gone(jvm)
+        if made.exists():
+            made.rename(self._classes)
 
     def lamina(self, file: Path, *arguments: str | Path) -> Process:
         """`lamina run`, as a person starts it."""
@@ -193,7 +206,10 @@ class Nursery:
 
 @contextmanager
 def nursery(factory: pytest.TempPathFactory) -> Iterator[Nursery]:
-    made = Nursery(factory.mktemp("nursery"), factory.getbasetemp() / "spark.jsa")
+    shared = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent  # for all of this run
+    made = Nursery(factory.mktemp("nursery"), shared / "spark.jsa")
     try:
         yield made
     finally:
