@@ -215,3 +215,34 @@ def test_what_no_process_needs_is_gone_after_a_restart_too(tmp_path: Path) -> No
     assert len(list((world.home / "staged").iterdir())) <= 1
     assert len(list((world.home / "driver").iterdir())) <= 3
     assert world.outcome() == EXPECTED
+
+
+def test_a_checkpoint_by_time_comes_when_the_last_one_is_old_and_holds_when_it_cannot(
+    tmp_path: Path,
+) -> None:
+    store, clock = GatedStore(), ManualClock()
+    world = World(tmp_path, store=store)
+    world.settings = replace(
+        world.settings, checkpoint_epochs=0, checkpoint_s=30.0, unsaved_max=2, limits=LIMITS
+    )
+    engine = world.open(clock=clock)
+    run_out(engine, epochs=2)
+    assert engine.saved_epoch == 0
+    clock.advance(31)
+    run_out(engine, epochs=1)
+    assert engine.saved_epoch == 2  # as of the epoch before: it was begun when that was all
+    store.failure = StoreUnavailable("away")
+    clock.advance(31)
+    while (report := engine.step()) is not None:
+        assert report.epoch < 8
+        engine._saves.abandon()
+        clock.advance(120)
+    assert "away" in engine.held
+    assert "away" in engine.trouble
+    store.failure = None
+    clock.advance(120)
+    engine.step()
+    engine.settle()
+    run_out(engine)
+    engine.close()
+    assert world.outcome() == EXPECTED
