@@ -65,6 +65,7 @@ class Saves:
         self._saving: Saving | None = None
         self._sweeping: Background[GcPlan] | None = None
         self._saved_at = clock.monotonic()
+        self._due_since: int | None = None  # how many epochs there were when one became due
         self.base: CheckpointId | None = state.manifest.checkpoint_id if state.manifest else None
         self.base_epoch = state.manifest.epoch if state.manifest else 0
 
@@ -76,8 +77,8 @@ class Saves:
     @property
     def holds(self) -> bool:
         """Whether the last checkpoint is so far back that no epoch may come on top."""
-        every = self._settings.checkpoint_epochs
-        return bool(every) and self._unsaved >= every + self._settings.unsaved_max
+        due = self._due_since
+        return due is not None and self._unsaved - due >= self._settings.unsaved_max
 
     def add(self, commit: CommitRecord) -> None:
         """An epoch that the next checkpoint will have."""
@@ -92,6 +93,8 @@ class Saves:
                 self._take_swept()
         except StoreError as error:
             self._backoff.failed(error)
+        if self._due_since is None and self._is_due:
+            self._due_since = self._unsaved
         is_free = self._saving is None and self._sweeping is None and not self._publisher.behind
         if is_free and self._is_due and self._backoff.is_over:
             self.begin()
@@ -156,7 +159,7 @@ class Saves:
     def _take_over(self, saved: Saved) -> None:
         """It exists: note it, use its files, drop WAL and staged files that nobody needs."""
         entry = saved.checkpoint.entry
-        self.base, self.base_epoch = entry.id, entry.epoch
+        self.base, self.base_epoch, self._due_since = entry.id, entry.epoch, None
         self._commits = [commit for commit in self._commits if commit.epoch > entry.epoch]
         for name, operator in saved.state.operators.items():
             self._states.settle(name, operator)

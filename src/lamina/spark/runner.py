@@ -11,7 +11,7 @@ The session is one of our own, with the settings of `pinned`: placement and resu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -51,6 +51,8 @@ class SparkRunner:
         self._sources = sources
         self._times = times
         self._known_measures: dict[str, list[Column]] = {}
+        self._few_rows_to_a_key: dict[str, bool] = {}
+        self._two_level = ""
 
     def run(self, work: StreamWork) -> StreamResult:
         with spark_errors(), active(self._spark):
@@ -59,8 +61,11 @@ class SparkRunner:
             if stream.operator is None:
                 results = self._select(work, stream, rows)
             else:
+                self._choose_map(work.stream)
                 results = self._aggregate(work, stream, rows)
-            return StreamResult(results, self._seen(work, observation))
+            seen = self._seen(work, observation)
+            self._note_keys(work.stream, results, seen)
+            return StreamResult(results, seen)
 
     # the job
 
@@ -105,6 +110,21 @@ class SparkRunner:
             return self._spark.range(0, work.partitions, 1, work.partitions), ["id"]
         name = named(rows, f"rows of {work.stream}")
         return self._spark.sql(stream.placed(name, work.partitions)), stream.partial_columns
+
+    def _choose_map(self, stream: str) -> None:
+        """Spark's small first map of groups pays where many rows have one key; else it costs."""
+        wanted = "false" if self._few_rows_to_a_key.get(stream) else "true"
+        if wanted != self._two_level:
+            self._spark.conf.set(TWO_LEVEL, wanted)
+            self._two_level = wanted
+
+    def _note_keys(
+        self, stream: str, results: Iterable[TaskResult], seen: Mapping[str, Seen]
+    ) -> None:
+        rows = sum(each.rows for each in seen.values())
+        if rows >= MANY_ROWS:
+            keys = sum(each.range.entries for each in results if each.range is not None)
+            self._few_rows_to_a_key[stream] = keys * 2 > rows
 
     # input
 
@@ -165,6 +185,8 @@ class SparkRunner:
         }
 
 
+TWO_LEVEL = "spark.sql.codegen.aggregate.map.twolevel.enabled"
+MANY_ROWS = 50_000  # of an epoch: below that the choice is not worth new code
 RESULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
