@@ -246,3 +246,43 @@ def test_a_checkpoint_by_time_comes_when_the_last_one_is_old_and_holds_when_it_c
     run_out(engine)
     engine.close()
     assert world.outcome() == EXPECTED
+
+
+def test_a_checkpoint_by_time_that_failed_is_tried_again_soon_not_after_its_interval(
+    tmp_path: Path,
+) -> None:
+    store, clock = GatedStore(), ManualClock()
+    world = World(tmp_path, store=store)
+    world.settings = replace(world.settings, checkpoint_epochs=0, checkpoint_s=3600.0)
+    engine = world.open(clock=clock)
+    run_out(engine, epochs=1)
+    clock.advance(3600)
+    store.failure = StoreUnavailable("away")
+    engine.step()
+    engine._saves.abandon()
+    engine.step()
+    assert "away" in engine.trouble
+    store.failure = None
+    clock.advance(5)
+    engine.step()
+    engine.settle()
+    assert engine.saved_epoch
+    engine.close()
+
+
+def test_a_damaged_old_checkpoint_keeps_old_ones_and_stops_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.settings = replace(world.settings, checkpoint_epochs=0, retain=3)
+    engine = world.open()
+    made = []
+    for _ in range(4):
+        run_out(engine, epochs=1)
+        made.append(engine.checkpoint())
+        if len(made) == 3:
+            world.store.delete(f"{made[1]}/manifest.json")
+    assert "old checkpoints stay" in engine.trouble
+    assert made[-1] is not None
+    run_out(engine)
+    engine.checkpoint()
+    engine.close()
+    assert world.outcome() == EXPECTED

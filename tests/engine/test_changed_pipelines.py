@@ -10,7 +10,7 @@ import pytest
 
 from lamina.engine.engine import Engine, EnginePlan, StreamPlan
 from lamina.engine.in_process import LocalStream
-from lamina.errors import Diverged, StateChanged, UsageError
+from lamina.errors import Diverged, Refused, StateChanged, UsageError
 from lamina.pipeline.model import Emit
 from lamina.recovery import RecoveryConfig
 from lamina.state.merge import Merge
@@ -271,3 +271,49 @@ def test_only_state_that_is_kept_aside_can_be_dropped(tmp_path: Path) -> None:
     world.settings = replace(world.settings, drop_state=frozenset({"total"}))
     with pytest.raises(UsageError, match=r"'total'.*There is totals"):
         world.open()
+
+
+def test_a_sink_is_not_given_empty_epochs_of_the_time_when_it_was_left_out(tmp_path: Path) -> None:
+    """It was: the log still had the COMMITs, and they had no files for it."""
+    world = World(tmp_path)
+    world.settings = replace(world.settings, retain=3)
+    engine = world.open()
+    run_out(engine, epochs=2)
+    engine.checkpoint()
+    engine.close()
+    for before, plan in ((2, replace(ONE_LESS, streams=PLAN.streams)), (5, PLAN)):
+        world.plan = plan
+        if plan is PLAN:
+            with pytest.raises(Diverged, match=rf"'totals' is at epoch 2 .* at epoch {before}"):
+                world.open()
+            break
+        engine = world.open()
+        run_out(engine, epochs=3)
+        engine.checkpoint()
+        engine.close()
+    world.open(recovery=RecoveryConfig(sinks_from_now=frozenset({"totals"}))).close()
+    world.finish()
+    whole = expected(world.data, 15)["totals"]
+    assert world.got("totals") == [*whole[:2], *whole[5:]]
+
+
+def test_a_new_sink_gets_no_empty_past_even_if_the_log_reaches_back_to_the_start(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path, plan=replace(ONE_LESS, streams=PLAN.streams))
+    world.settings = replace(world.settings, checkpoint_epochs=0)
+    engine = world.open()
+    run_out(engine, epochs=3)
+    engine.close()
+    world.plan = PLAN
+    with pytest.raises(Diverged, match="'totals' is at its start"):
+        world.open()
+
+
+def test_a_sink_of_another_pipeline_does_not_join(tmp_path: Path) -> None:
+    world = World(tmp_path, plan=replace(ONE_LESS, streams=PLAN.streams))
+    world.finish()
+    world.tables["totals"].pipeline = "another"
+    world.plan = PLAN
+    with pytest.raises(Refused, match="belongs to the pipeline 'another'"):
+        world.open(recovery=RecoveryConfig(sinks_from_now=frozenset({"totals"})))

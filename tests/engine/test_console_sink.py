@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass, field
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lamina.connectors.console import ConsoleSink
 from lamina.connectors.opening import open_sink
+from lamina.engine.model import Staged
 from lamina.engine.ports import Publication, Sink
 from lamina.errors import BadPipeline, Fenced
 from lamina.format.commit import Point
@@ -103,3 +107,26 @@ def test_a_url_is_no_path_of_a_sink(url: str, tmp_path: Path) -> None:
     sink = Definition("out", "s", "parquet", {"path": Option.plain(url)})
     with pytest.raises(BadPipeline, match="is a URL"):
         open_sink(sink, tmp_path, home=tmp_path)
+
+
+def test_times_beyond_pythons_years_are_shown_as_numbers(tmp_path: Path) -> None:
+    """They raised, and the epoch is committed: every start would have ended there."""
+    far = pa.table(
+        {
+            "at": pa.array([2**58, 0], pa.timestamp("us", "UTC")),
+            "day": pa.array([5_000_000, 0], pa.date32()),
+            "in": pa.array([{"t": 2**58}, None], pa.struct({"t": pa.timestamp("us")})),
+        }
+    )
+    pq.write_table(far, tmp_path / "far.parquet")
+    data = (tmp_path / "far.parquet").read_bytes()
+    staged = Staged("far.parquet", len(data), hashlib.sha256(data).hexdigest(), 2)
+    screen = TextIOWrapper(BytesIO(), encoding="ascii")
+    sink = ConsoleSink("\u00fcber", screen, tmp_path)
+    sink.fence(1)
+    sink.publish(Publication("p", 1, Point(1, "d"), [staged], tmp_path))
+    screen.seek(0)
+    text = screen.read()
+    assert f"{2**58} timestamp" in text
+    assert "1970-01-01" in text
+    assert "?ber, epoch 1: 2 rows" in text

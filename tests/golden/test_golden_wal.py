@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -129,6 +130,11 @@ SINKS_AHEAD: list[Item] = [
     (Kind.TAKEOVER, encode_takeover(TAKEOVER), 0, 0),
     (Kind.ADOPT, encode_adopt(GIVEN_UP), 6, 0),
 ]
+FOR_SINKS: list[Item] = [
+    (Kind.TAKEOVER, encode_takeover(TAKEOVER), 0, 0),
+    (Kind.ADOPT, encode_adopt(ADOPT), 6, 0),
+    (Kind.COMMIT, encode_commit(replace(COMMIT, sinks=("out", "\u00fcber"))), 7, 0),
+]
 
 DRIVER = SegmentHeader(IDENTITY, 3, DRIVER_CORE, 4, 100)
 CORE = SegmentHeader(IDENTITY, 3, 2, 4, 5)
@@ -139,6 +145,7 @@ SEGMENTS = {
     "empty.wal": (CORE, []),
     "adopt-in-parts.wal": (DRIVER, IN_PARTS),
     "sinks-ahead.wal": (DRIVER, SINKS_AHEAD),
+    "commit-for-sinks.wal": (DRIVER, FOR_SINKS),
 }
 
 
@@ -196,6 +203,12 @@ def test_the_digest_of_a_pinned_commit_is_the_one_its_children_name() -> None:
     assert COMMIT.digest == canonical.sha256_hex(encode_commit(COMMIT))
     assert COMMIT.digest == "e1d429e10eb26ee9cc6b05e79bc7ddde8c445f515c89f276fc99a1e8e0f8a275"
     assert Point(6, OLD.digest) == COMMIT.parent
+
+
+def test_a_commit_says_whom_it_is_for() -> None:
+    records = SegmentReader(LocalDisk(HERE), "commit-for-sinks.wal").records()
+    [data] = [r.payload.to_pybytes() for r in records if r.payload and r.kind is Kind.COMMIT]
+    assert decode_commit(data, "").sinks == ("out", "\u00fcber")
 
 
 def test_the_pinned_home_is_read() -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from lamina.engine.plans import EngineSettings
 from lamina.engine.ports import Limits
-from lamina.errors import NotFound, Refused, StoreFull, UsageError
+from lamina.errors import BadPipeline, NotFound, Refused, StoreFull, UsageError
 from lamina.testing.faulty import Killed
 from tests.spark.projects import Project, Rows
 
@@ -163,6 +163,63 @@ def test_empty_files_have_no_rows_in_any_format(spark: Any, tmp_path: Path) -> N
     project.put("json/1", GOOD["json"], at=3)
     with pytest.raises(Refused, match="has changed since"):
         project.run()
+
+
+def test_names_of_files_are_taken_as_they_are_not_as_patterns(spark: Any, tmp_path: Path) -> None:
+    """`a[1].json` would have been read as a1.json, and `b*.json` as all that begin with b."""
+    sql = """
+    CREATE SOURCE s (a BIGINT) USING json OPTIONS (path 'in');
+    CREATE STREAM t AS SELECT a FROM s;
+    CREATE SINK o FROM t USING parquet OPTIONS (path 'out');
+    """
+    names = ["a1", "a[1]", "b", "b*", "b{1,2}", "c?", "d 1%20+:#", "e\\f", "ü"]
+    for files in (1, 4):  # one path by itself, and several
+        project = Project(
+            tmp_path / str(files), spark, sql, EngineSettings(limits=Limits(files=files))
+        )
+        for number, name in enumerate(names):
+            project.put(f"in/{name}.json", f'{{"a": {number}}}', at=1_000 + number)
+        project.run()
+        assert project.rows() == [(number,) for number in range(len(names))]
+
+
+def test_rows_of_a_stream_whose_name_begins_with_a_line_are_read(
+    spark: Any, tmp_path: Path
+) -> None:
+    """They were staged in a file that Spark passes over. The home looks like a pattern, too."""
+    sql = """
+    CREATE SOURCE s (a BIGINT) USING json OPTIONS (path 'in');
+    CREATE STREAM _raw AS SELECT a, a % 2 AS odd FROM s;
+    CREATE STREAM n AS SELECT odd, count(*) AS n FROM _raw GROUP BY odd EMIT ON UPDATE;
+    CREATE STREAM copy AS SELECT a FROM _raw;
+    CREATE SINK o FROM n USING parquet OPTIONS (path 'out');
+    CREATE SINK c FROM copy USING parquet OPTIONS (path 'copied');
+    """
+    project = Project(tmp_path, spark, sql, home=tmp_path / "home[1] {a,b}*")
+    project.put("in/1.json", "\n".join(f'{{"a": {number}}}' for number in range(5)))
+    project.run()
+    assert project.rows() == [(0, 3), (1, 2)]
+    assert project.rows("copied") == [(number,) for number in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "select", "said"),
+    [
+        ("a BIGINT", "SELECT a, a AS A FROM s", "two columns"),
+        ("a BIGINT", "SELECT a AS _lamina FROM s", "a name of Lamina's own"),
+        ("_lamina_corrupt BIGINT", "SELECT 1 AS b FROM s", "a name of Lamina's own"),
+    ],
+)
+def test_columns_that_could_not_be_told_apart_are_refused(
+    columns: str, select: str, said: str, spark: Any, tmp_path: Path
+) -> None:
+    sql = f"""
+    CREATE SOURCE s ({columns}) USING json OPTIONS (path 'in');
+    CREATE STREAM t AS {select};
+    CREATE SINK o FROM t USING parquet OPTIONS (path 'out');
+    """
+    with pytest.raises(BadPipeline, match=said):
+        Project(tmp_path, spark, sql).run()
 
 
 def test_null_times_are_counted_and_a_far_one_does_not_end_all_windows(

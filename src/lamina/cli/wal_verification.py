@@ -16,6 +16,7 @@ from lamina.cli.screen import Screen, json_option
 from lamina.cli.segments import end_shape
 from lamina.cli.shapes import Shape
 from lamina.cli.words import counted, size
+from lamina.connectors.console import FOLDER as SINKS
 from lamina.disk.base import Disk
 from lamina.engine.opening import STATE
 from lamina.engine.staging import STAGED
@@ -29,7 +30,7 @@ COLUMNS = ("SEVERITY", "CODE", "FILE", ">BYTE", "MESSAGE", "EXPECTED", "ACTUAL")
 _KEPT = re.compile(r"(?P<segment>.+\.wal)\.cut-[0-9]+\+*")
 # What a kill may leave of a file that was being made, and of a question to executors.
 _ASIDE = re.compile(r"home\.json\.[0-9a-f]{32}|\.status\.json\.[0-9]+|preflight-[^/]+")
-_PIPELINES = {STAGED, STATE, STATUS, REQUESTS}  # beside the log: docs/FORMAT.md
+_PIPELINES = {STAGED, STATE, STATUS, REQUESTS, SINKS}  # beside the log: docs/FORMAT.md
 
 
 @click.command("verify")

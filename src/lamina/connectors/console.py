@@ -88,8 +88,10 @@ class ConsoleSink:
         lines = [title, *_lines(pa.concat_tables(shown))]
         if total > self.rows_max:
             lines.append(f"... and {total - self.rows_max} more")
+        text = "\n".join([*lines, "", ""])
+        known = self.out.encoding or "utf-8"
         with typed_errors(f"the output of {self.name}"):
-            self.out.write("\n".join([*lines, "", ""]))
+            self.out.write(text.encode(known, "replace").decode(known))
             self.out.flush()
 
     def _remember(self, position: SinkPosition) -> None:
@@ -110,7 +112,8 @@ class ConsoleSink:
 
 def _lines(table: pa.Table) -> Iterable[str]:
     """Columns under their names, each as wide as its widest value."""
-    rows = [table.column_names, *([_text(v) for v in row.values()] for row in table.to_pylist())]
+    columns = [[_text(_value(each)) for each in column] for column in table.columns]
+    rows = [table.column_names, *map(list, zip(*columns, strict=True))]
     widths = [max(len(row[at]) for row in rows) for at in range(len(table.column_names))]
     for row in rows:
         yield "  " + _row(row, widths)
@@ -119,6 +122,15 @@ def _lines(table: pa.Table) -> Iterable[str]:
 def _row(row: Sequence[str], widths: Sequence[int]) -> str:
     cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
     return "  ".join(cells).rstrip()
+
+
+def _value(scalar: pa.Scalar) -> object:
+    """As Python has it; Spark's years go further than Python's."""
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        number = getattr(scalar, "value", None)
+        return "out of Python's range" if number is None else f"{number} {scalar.type}"
 
 
 def _text(value: object) -> str:

@@ -62,7 +62,8 @@ class ParquetSink:
         check_fence(self._look(), generation)
         with typed_errors(self._log):
             make_folder(self._log / FENCES)
-            write(self._log / FENCES / f"{generation:020d}.json", b"{}")
+            # As entries are written: a file system that cannot do it is refused here, not later.
+            write_once(self._log / FENCES / f"{generation:020d}.json", b"{}")
             for left in self._folder.glob(".epoch-*"):
                 shutil.rmtree(left, ignore_errors=True)  # who was at it is fenced, or dead
         found = self._look()  # after the fence: from now on nobody else publishes

@@ -179,9 +179,7 @@ class Engine:
         """
         self._check_whole()
         self.drain()
-        self._saves.settle()
-        self._saves.begin()
-        self._saves.settle()
+        self._saves.save()
         return self._saves.base
 
     def drop_state(self, names: Collection[str]) -> None:
@@ -309,6 +307,7 @@ class Engine:
             source_watermarks=dict(after.by_source),
             ranges=tuple(task.range for task in done if task.range is not None),
             staged=staged_for(self._plan.sinks, results),
+            sinks=tuple(sorted(self._plan.sinks)),
         )
         self._fail_point("before COMMIT")
         self._broken = True  # until memory says what the log says

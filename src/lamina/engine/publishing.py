@@ -15,7 +15,7 @@ from lamina.clock import Clock
 from lamina.engine.backoff import Backoff
 from lamina.engine.model import Staged
 from lamina.engine.ports import Publication, Sink
-from lamina.errors import StoreError
+from lamina.errors import Refused, StoreError
 from lamina.format.commit import CommitRecord, Point, SinkAhead
 from lamina.format.manifest_model import Committed, Failed, Pending, SinkCommitStatus
 from lamina.protocol.sinks import Publish, decide_publish
@@ -58,6 +58,9 @@ class Publisher:
     def join(self, sink: str, head: Point | None) -> None:
         """Set a sink to where the pipeline is, without rows: a person lets it begin from here."""
         assert head is not None, "before the first epoch every sink is where the pipeline is"
+        owner = self._lines[sink].sink.position().pipeline
+        if owner not in ("", self._pipeline):
+            raise Refused(f"the sink {sink!r} belongs to the pipeline {owner!r}")
         publication = Publication(self._pipeline, self._generation, head, (), self._home)
         self._lines[sink].sink.publish(publication)
 

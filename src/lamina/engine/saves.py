@@ -22,7 +22,7 @@ from lamina.engine.plans import EngineSettings, FailPoint
 from lamina.engine.publishing import Publisher
 from lamina.engine.staging import drop_staged
 from lamina.engine.states import States
-from lamina.errors import StoreError
+from lamina.errors import Corrupt, NotFound, StoreError
 from lamina.format.commit import AdoptRecord, CheckpointRecord, CommitRecord
 from lamina.ids import CheckpointId
 from lamina.protocol.retention import wal_floor
@@ -64,6 +64,7 @@ class Saves:
         self._backoff = Backoff(clock)
         self._saving: Saving | None = None
         self._sweeping: Background[GcPlan] | None = None
+        self._sweep_error = ""
         self._saved_at = clock.monotonic()
         self._due_since: int | None = None  # how many epochs there were when one became due
         self.base: CheckpointId | None = state.manifest.checkpoint_id if state.manifest else None
@@ -71,8 +72,8 @@ class Saves:
 
     @property
     def error(self) -> str:
-        """Why the last one failed, for people; empty if it did not."""
-        return self._backoff.error
+        """Why the last one failed, or why old ones stay, for people; empty if all is well."""
+        return self._backoff.error or self._sweep_error
 
     @property
     def holds(self) -> bool:
@@ -96,7 +97,7 @@ class Saves:
         if self._due_since is None and self._is_due:
             self._due_since = self._unsaved
         is_free = self._saving is None and self._sweeping is None and not self._publisher.behind
-        if is_free and self._is_due and self._backoff.is_over:
+        if is_free and self._due_since is not None and self._backoff.is_over:
             self.begin()
 
     @property
@@ -125,6 +126,17 @@ class Saves:
             ),
         )
 
+    def save(self) -> None:
+        """One of all there is, now; raises what goes wrong with it, not with one before it."""
+        if self._saving is not None:
+            try:
+                self._take_saved()
+            except StoreError as error:
+                self._backoff.failed(error)
+        self.settle()
+        self.begin()
+        self.settle()
+
     def settle(self) -> None:
         """Wait for the one that is being made, if one is, and take it over."""
         if self._saving is not None:
@@ -133,10 +145,12 @@ class Saves:
             self._take_swept()
 
     def abandon(self) -> None:
-        """Wait for the one that is being made, and leave it to the next process."""
-        for work in (self._saving, self._sweeping):
-            if work is not None:
-                work.join()
+        """Wait for the one that is being made, and leave it to the next process.
+
+        What is being deleted may be broken off anywhere: the next process goes on with it.
+        """
+        if self._saving is not None:
+            self._saving.join()
 
     def _take_saved(self) -> None:
         assert self._saving is not None
@@ -149,7 +163,11 @@ class Saves:
     def _take_swept(self) -> None:
         assert self._sweeping is not None
         sweeping, self._sweeping = self._sweeping, None
-        sweeping.wait()
+        self._sweep_error = ""
+        try:
+            sweeping.wait()
+        except (StoreError, Corrupt, NotFound) as error:  # an old one stays: no reason to stop
+            self._sweep_error = f"old checkpoints stay: {error}"
 
     @property
     def _unsaved(self) -> int:

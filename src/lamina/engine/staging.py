@@ -24,7 +24,8 @@ def stage(task: TaskWork, batches: Iterable[pa.RecordBatch]) -> tuple[Staged, ..
     work = task.stream
     folder = Path(work.home) / STAGED / f"{work.epoch:020d}"
     attempt = escape(f"{work.run_id}-{task.attempt}")  # an epoch that was killed is run again
-    name = f"{escape(work.stream)}-{task.partition:05d}-{attempt}.parquet"
+    # Not the stream's name first: Spark passes over files that begin with `_`.
+    name = f"of-{escape(work.stream)}-{task.partition:05d}-{attempt}.parquet"
     writer: _Writer | None = None
     with typed_errors(folder / name):
         for batch in batches:

@@ -16,7 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from lamina.disk import LocalDisk
-from lamina.engine.model import MergedRuns, OperatorPlan, RunRef, TaskResult, TaskWork
+from lamina.engine.model import (
+    MergedRuns,
+    OperatorPlan,
+    RunRef,
+    StreamWork,
+    TaskResult,
+    TaskWork,
+)
 from lamina.errors import Refused, UsageError
 from lamina.format.commit import WalRange
 from lamina.format.home_names import CoreSegment, parse_segment
@@ -25,6 +32,7 @@ from lamina.recovery.operators import EpochRange, wal_run
 from lamina.state.changes import changes
 from lamina.state.layers import PlacedRun, stack
 from lamina.state.local import RunFolder
+from lamina.state.merging import highest
 from lamina.state.operator import merge_runs
 from lamina.state.partition import StatePartition
 from lamina.state.run import Run, run_of_batch
@@ -51,7 +59,7 @@ def update_state(task: TaskWork, batches: Iterable[pa.RecordBatch]) -> Updated:
     assert plan is not None
     schema = schema_of(plan)
     partition, merged = _open(task, schema)
-    changed, rows_in, late = _changes(schema, batches, partition.within, work.late_floor)
+    changed, rows_in, late = _changes(schema, batches, partition.within, _late(work, partition))
     run = partition.apply(changed, old_values=False).run
     after = partition.with_run(run_of_batch(run)) if run.num_rows else partition
     rows = [schema.rows_of(run)] if run.num_rows else []
@@ -144,6 +152,11 @@ def _rows(partials: pa.RecordBatch) -> int:
     if ROWS not in partials.schema.names:
         return int(partials.num_rows)
     return int(partials.column(ROWS).to_numpy(zero_copy_only=False).sum())
+
+
+def _late(work: StreamWork, partition: StatePartition) -> int | None:
+    """What is older is late; what is below the floor of the state has come out already."""
+    return highest([work.late_floor, partition.floor])
 
 
 def _on_time(schema: StateSchema, batch: pa.RecordBatch, floor: int) -> Mask:

@@ -70,6 +70,7 @@ class CommitRecord:
     source_watermarks: Mapping[str, int] = field(default_factory=dict)
     ranges: tuple[WalRange, ...] = ()
     staged: tuple[StagedFile, ...] = ()
+    sinks: tuple[str, ...] = ()  # whom it was decided for, sorted; none: nobody says
     _digest: str = field(default="", init=False, repr=False, compare=False)
 
     @property
@@ -243,7 +244,8 @@ def _check_whole(again: bytes, data: bytes, where: str) -> None:
 
 
 def _commit(commit: CommitRecord) -> dict[str, Json]:
-    return {
+    sinks: dict[str, Json] = {"sinks": list(commit.sinks)} if commit.sinks else {}
+    return sinks | {
         "epoch": commit.epoch,
         "generation": commit.generation,
         "parent": _point(commit.parent),
@@ -271,6 +273,7 @@ def _read_commit(fields: Fields) -> CommitRecord:
         source_watermarks=fields.integer_map("source_watermarks"),
         ranges=fields.list_of("ranges", _read_range),
         staged=fields.list_of("staged", _read_staged),
+        sinks=fields.texts("sinks"),
     )
 
 

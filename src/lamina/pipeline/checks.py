@@ -24,6 +24,8 @@ from lamina.pipeline.windows import arguments
 
 _NO_WATERMARK = "Give the source a WATERMARK column DELAY OF INTERVAL n unit"
 _PADDED = re.compile(r"(?i)\b(var)?char\s*\(")
+RESERVED = "_lamina"
+"""How names of columns that are not the user's begin."""
 _EVENT_TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
 
 
@@ -52,7 +54,7 @@ def check_pipeline(pipeline: Pipeline, *, file: str = "pipeline") -> None:
     checks = _Checks(pipeline, file)
     for source in pipeline.sources.values():
         checks.columns(source)
-        checks.watermark(source)
+        checks.source(source)
     for sink in pipeline.sinks.values():
         checks.sink(sink)
     checks.paths()
@@ -104,7 +106,11 @@ class _Checks:
                 advice = "Spark has CHAR and VARCHAR in tables only; write STRING"
                 raise self._bad(message, source, advice)
 
-    def watermark(self, source: Source) -> None:
+    def source(self, source: Source) -> None:
+        for column in source.columns:
+            if column.name.lower().startswith(RESERVED):
+                message = f"the column {column.name!r} of {source.name!r} is a name of Lamina's own"
+                raise self._bad(message, source, "Give it another one")
         if source.watermark is None:
             return
         name = source.watermark.column

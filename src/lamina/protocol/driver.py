@@ -22,16 +22,22 @@ class Commit:
 
     *parent* is the epoch whose state it continues; *follows* the epoch after which sinks get it.
     They differ for a rewind only: it continues an old epoch and is published after the newest.
+    *sinks* are those that it has output for, even if that is no row; if none, nobody says.
     """
 
     point: Point
     parent: Point | None
     follows: Point | None
     generation: int
+    sinks: frozenset[str] = frozenset()
 
     @property
     def epoch(self) -> int:
         return self.point.epoch
+
+    def is_for(self, sink: str) -> bool:
+        """Whether its output for *sink* was staged."""
+        return not self.sinks or sink in self.sinks
 
 
 @dataclass(frozen=True, slots=True)

@@ -339,7 +339,8 @@ def _due(
 ) -> Due:
     """What a sink has not got yet; one that is ahead stops, or a person has accepted it."""
     due = due_of(at, head, commits, accepted)
-    if due is not None:
+    missed = [c for c in due.commits if not c.is_for(name)] if due is not None else []
+    if due is not None and not missed:
         return due
     if at is not None and is_ahead(at, head) and lose_after is not None:
         return Due((), SinkAhead(at, head))
@@ -350,7 +351,7 @@ def _due(
             advice="Recover in the home that wrote it. " + _give_up(head.epoch if head else 0),
         )
     known = publish_line(head, commits)
-    before = known[-1].follows if known else head
+    before = missed[-1].point if missed else known[-1].follows if known else head
     if head is not None and before is not None and (at is None or at.epoch < before.epoch):
         if from_now:
             return Due((), joins=True)

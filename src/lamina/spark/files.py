@@ -27,7 +27,10 @@ BAD_ROWS = StructType([StructField("file", StringType()), StructField("text", St
 _CORRUPT = "_lamina_corrupt"
 _KEEP = f"A row that cannot be read stops the epoch; with {BAD_ROWS_PATH} 'a/folder' it is kept"
 _WHOLE = "Every file of the folder is read once, and whole; names that begin with _ are passed over"
+GLOB = "__globPaths__"
+"""Spark's word for whether paths are patterns: a name is a name, with `[1]` and `*` in it too."""
 _REFUSED = {
+    GLOB.lower(): _WHOLE,
     "mode": _KEEP,
     "columnnameofcorruptrecord": _KEEP,
     "badrecordspath": _KEEP,
@@ -39,6 +42,11 @@ _REFUSED = {
     "modifiedafter": _WHOLE,
     "inferschema": "Columns are always given: nothing is inferred from data",
 }
+
+
+def local(path: str | Path) -> str:
+    """A path of the file system for Spark, whatever its default one is; nothing is escaped."""
+    return f"file://{path}"
 
 
 def ddl(source: Source) -> str:
@@ -83,13 +91,13 @@ class SparkFiles(FilesSource):
     def _read(self, spark: SparkSession, planned: SourceRange) -> DataFrame:
         if self._reader is None:  # one session for all epochs: made once
             self._reader = self._open_reader(spark)
-        paths = [file.path for file in planned.files]
-        return self._reader.load(paths if len(paths) != 1 else paths[0])
+        return self._reader.load([local(file.path) for file in planned.files])
 
     def _open_reader(self, spark: SparkSession) -> DataFrameReader:
         columns = ddl(self._source)
         reader = spark.read.format(self._source.format)
         reader = reader.option("ignoreCorruptFiles", "false").option("ignoreMissingFiles", "false")
+        reader = reader.option(GLOB, "false")
         if self._keeps_bad_rows:
             columns = f"{columns}, {_CORRUPT} STRING"
             reader = reader.option("mode", "PERMISSIVE")

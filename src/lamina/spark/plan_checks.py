@@ -9,7 +9,7 @@ final    behind the state step there is nothing that moves rows, makes several o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
 
 from pyspark.sql import DataFrame
@@ -31,6 +31,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
+from lamina.pipeline.checks import RESERVED
 from lamina.pipeline.key_types import COLLATED, MAPS, VARIANTS, YEARS
 from lamina.pipeline.keys import read_keys
 from lamina.pipeline.select import Select
@@ -107,6 +108,15 @@ def check_rows(frame: DataFrame, select: Select) -> None:
                 0,
                 "A stream has the aggregates that Lamina knows; others cannot be kept as state",
             )
+
+
+def check_names(names: Sequence[str], select: Select) -> None:
+    """Columns that come out are told apart by their names, and ours are not among them."""
+    for index, name in enumerate(names):
+        if name.lower() in (other.lower() for other in names[:index]):
+            raise select.script.bad(f"two columns are called {name!r}", 0, "Use AS")
+        if name.lower().startswith(RESERVED):
+            raise select.script.bad(f"{name!r} is a name of Lamina's own", 0, "Use AS")
 
 
 def check_partial(frame: DataFrame, select: Select) -> None:

@@ -29,6 +29,7 @@ from lamina.engine.model import (
 from lamina.engine.task import results_of
 from lamina.engine.wire import decode_result
 from lamina.spark.failures import spark_errors
+from lamina.spark.files import GLOB, local
 from lamina.spark.frames import active, map_in_arrow, named
 from lamina.spark.sources import SparkFiles, SparkSource
 from lamina.spark.streams import SparkStream
@@ -144,8 +145,9 @@ class SparkRunner:
             case StagedRows(_, files):
                 if not files:
                     return None, None
-                paths = [str(Path(work.home) / file) for file in files]
-                return self._spark.read.schema(stream.input).parquet(*paths), None
+                reader = self._spark.read.schema(stream.input).option(GLOB, "false")
+                paths = [local(Path(work.home) / file) for file in files]
+                return reader.format("parquet").load(paths), None
 
     def _bad_rows(self, planned: SourceRange) -> DataFrame:
         source = self._sources[planned.source]
@@ -156,14 +158,17 @@ class SparkRunner:
         """Rows without an event time are counted and left out."""
         if source not in self._times:
             return rows
-        return rows.where(F.col(self._times[source]).isNotNull())
+        return rows.where(self._time(source).isNotNull())
+
+    def _time(self, source: str) -> Column:
+        return F.col("`" + self._times[source].replace("`", "``") + "`")
 
     def _measures(self, source: str, latest_max_us: int | None) -> list[Column]:
         if latest_max_us is None and source in self._known_measures:
             return self._known_measures[source]
         measures = [F.count(F.lit(1)).alias("rows")]
         if source in self._times:
-            column = F.col(self._times[source])
+            column = self._time(source)
             time = F.unix_micros(column)
             if latest_max_us is not None:  # a literal: code is made anew when it changes
                 time = F.when(time <= latest_max_us, time)
@@ -211,6 +216,8 @@ def pinned(partitions: int) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(partitions),
         # A WHERE that Spark proves to be false would take the tasks away, and what they count.
         "spark.sql.optimizer.excludedRules": f"{rules}.PruneFilters,{rules}.PropagateEmptyRelation",
+        "spark.sql.optimizer.disableHints": "false",  # one of ours places rows
+        "spark.sql.legacy.pathOptionBehavior.enabled": "false",
         # A list of files longer than this would be looked at in a job of its own.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": str(1 << 30),
         "spark.sql.files.ignoreCorruptFiles": "false",

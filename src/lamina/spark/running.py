@@ -63,8 +63,11 @@ def run(
     """
     wanted, clock, stop = run_settings, clock or SystemClock(), stop or threading.Event()
     check_pipeline(pipeline, file=wanted.file)
-    with stopping(stop), spark_errors():
-        engine = open_pipeline(pipeline, wanted, spark=spark, clock=clock, fail_point=fail_point)
+    with stopping(stop):
+        with spark_errors():
+            engine = open_pipeline(
+                pipeline, wanted, spark=spark, clock=clock, fail_point=fail_point
+            )
         try:
             Loop(
                 engine,

@@ -24,7 +24,7 @@ from lamina.pipeline.select import Select, read_select
 from lamina.pipeline.tokens import Word
 from lamina.pipeline.variables import filled
 from lamina.spark.frames import arrow_schema, view
-from lamina.spark.plan_checks import check_final, check_keys, check_partial, check_rows
+from lamina.spark.plan_checks import check_final, check_keys, check_names, check_partial, check_rows
 from lamina.spark.sources import BAD_ROWS, ddl
 from lamina.state.vnodes import VNODE_COUNT
 
@@ -170,8 +170,11 @@ def _compile(
                 is_aggregate=lambda function: is_aggregate(spark, function),
             )
             if isinstance(plan, Stateless):
-                check_rows(spark.sql(filled(plan.sql(name), stream.variables)), select)
+                rows = spark.sql(filled(plan.sql(name), stream.variables))
+                check_rows(rows, select)
+                check_names(rows.columns, select)
                 return _stateless(stream, plan, named[reads], given, name)
+            check_names(plan.outputs, select)
             check_keys(select, given.columns, analysed)
             return _checked(
                 _aggregation(stream, plan, named[reads], given, name), select, given, name

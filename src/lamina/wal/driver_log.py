@@ -305,7 +305,9 @@ def _newer_generations(disk: Disk, segment: str) -> list[int]:
 
 
 def rule_commit(record: CommitRecord) -> Commit:
-    return Commit(record.point, record.parent, record.follows, record.generation)
+    return Commit(
+        record.point, record.parent, record.follows, record.generation, frozenset(record.sinks)
+    )
 
 
 def _take(content: _Content, record: Record, reader: SegmentReader) -> None:
