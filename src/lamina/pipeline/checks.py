@@ -14,10 +14,11 @@ from posixpath import normpath
 
 from lamina.errors import BadPipeline
 from lamina.pipeline.aggregates import AGGREGATES
-from lamina.pipeline.expressions import calls
+from lamina.pipeline.expressions import Words, calls
 from lamina.pipeline.key_types import refused_key
 from lamina.pipeline.keys import Key, Names, read_keys
 from lamina.pipeline.model import Emit, Pipeline, Sink, Source, Stream
+from lamina.pipeline.nesting import nests, window_time
 from lamina.pipeline.select import Select, read_select
 from lamina.pipeline.tokens import bad_at
 from lamina.pipeline.windows import arguments
@@ -216,6 +217,7 @@ class _Checks:
                 at,
                 "Take both from one column",
             )
+        self._check_nesting(shape)
         if emit is None:
             raise script.bad(
                 "a stream with a window says when its rows come out",
@@ -223,11 +225,34 @@ class _Checks:
                 "Write EMIT ON WINDOW CLOSE or EMIT ON UPDATE",
             )
 
+    def _check_nesting(self, shape: Shape) -> None:
+        """Windows over windows close in one epoch with them: none may close before."""
+        window = _window_of(shape)
+        reads = self.input_stream(shape.stream.name)
+        if reads is None:
+            return
+        time = arguments(window)[0]
+        found = window_time(reads, time, self._resolve, self.input_stream)
+        if found is None:
+            return
+        owner, what = found
+        if what is None or not nests(_window_of(self._shapes[owner]), window, what):
+            raise shape.select.script.bad(
+                f"a window over the windows of {owner!r}, of which some would have closed before "
+                "a row comes for them",
+                time[0],
+                "Take `window.start` of windows that do not overlap and that these are made of, or "
+                "`window.end - INTERVAL 1 MICROSECOND`, under a name and as it is",
+            )
+
+    def _resolve(self, name: str) -> tuple[Select, bool] | None:
+        shape = self._shapes.get(name)
+        return None if shape is None else (shape.select, shape.has_window)
+
     def _window_column(self, shape: Shape) -> str | None:
         """The column of a source that a window is over; None if it is anything else."""
         source = self._source_read(shape)
-        key = next(key for key in shape.keys if key.is_window)
-        time = arguments(key.words)[0]
+        time = arguments(_window_of(shape))[0]
         if source is None or not time:
             return None
         elements = shape.names.elements(time)
@@ -289,6 +314,10 @@ class _Checks:
 
     def _bad(self, message: str, at: Source | Stream | Sink, advice: str) -> BadPipeline:
         return bad_at(message, self._file, at.place, advice)
+
+
+def _window_of(shape: Shape) -> Words:
+    return next(key for key in shape.keys if key.is_window).words
 
 
 def _did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -41,6 +41,15 @@ def _length(script: Script, words: Words, window: Words) -> str:
     )
 
 
+def lengths_of(words: Words) -> list[str]:
+    """The size, the slide and the start of a window, as far as they are written, without quotes."""
+    texts = [
+        " ".join(word.text for word in length if word.upper != "INTERVAL")
+        for length in arguments(words)[1:]
+    ]
+    return texts[::-1] if words[0].upper == "HOP" else texts
+
+
 def arguments(words: Words) -> list[Words]:
     """The arguments of a call that is all of *words*."""
     inner = words[2:-1]
