@@ -172,7 +172,7 @@ def test_names_of_files_are_taken_as_they_are_not_as_patterns(spark: Any, tmp_pa
     CREATE STREAM t AS SELECT a FROM s;
     CREATE SINK o FROM t USING parquet OPTIONS (path 'out');
     """
-    names = ["a1", "a[1]", "b", "b*", "b{1,2}", "c?", "d 1%20+:#", "e\\f", "ü"]
+    names = ["a1", "a[1]", "b", "b*", "b{1,2}", "c?", "d 1%20+#", "e\\f", "ü"]
     for files in (1, 4):  # one path by itself, and several
         project = Project(
             tmp_path / str(files), spark, sql, EngineSettings(limits=Limits(files=files))

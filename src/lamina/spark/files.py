@@ -6,6 +6,7 @@ Whether a row counts must not depend on who asks: so all columns of a text forma
 
 from __future__ import annotations
 
+import re
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -27,10 +28,9 @@ BAD_ROWS = StructType([StructField("file", StringType()), StructField("text", St
 _CORRUPT = "_lamina_corrupt"
 _KEEP = f"A row that cannot be read stops the epoch; with {BAD_ROWS_PATH} 'a/folder' it is kept"
 _WHOLE = "Every file of the folder is read once, and whole; names that begin with _ are passed over"
-GLOB = "__globPaths__"
-"""Spark's word for whether paths are patterns: a name is a name, with `[1]` and `*` in it too."""
+_PATTERN = re.compile(r"([\\{}\[\]*?])")
 _REFUSED = {
-    GLOB.lower(): _WHOLE,
+    "__globpaths__": _WHOLE,
     "mode": _KEEP,
     "columnnameofcorruptrecord": _KEEP,
     "badrecordspath": _KEEP,
@@ -45,8 +45,12 @@ _REFUSED = {
 
 
 def local(path: str | Path) -> str:
-    """A path of the file system for Spark, whatever its default one is; nothing is escaped."""
-    return f"file://{path}"
+    """A path of the file system for Spark, whatever its default one is.
+
+    A name is a name: `[1]` and `*` in it are no patterns. (To switch patterns off altogether makes
+    Spark 4.3 read all files once for each that looks like one.)
+    """
+    return "file://" + _PATTERN.sub(r"\\\1", str(path))
 
 
 def ddl(source: Source) -> str:
@@ -97,7 +101,6 @@ class SparkFiles(FilesSource):
         columns = ddl(self._source)
         reader = spark.read.format(self._source.format)
         reader = reader.option("ignoreCorruptFiles", "false").option("ignoreMissingFiles", "false")
-        reader = reader.option(GLOB, "false")
         if self._keeps_bad_rows:
             columns = f"{columns}, {_CORRUPT} STRING"
             reader = reader.option("mode", "PERMISSIVE")

@@ -29,7 +29,7 @@ from lamina.engine.model import (
 from lamina.engine.task import results_of
 from lamina.engine.wire import decode_result
 from lamina.spark.failures import spark_errors
-from lamina.spark.files import GLOB, local
+from lamina.spark.files import local
 from lamina.spark.frames import active, map_in_arrow, named
 from lamina.spark.sources import SparkFiles, SparkSource
 from lamina.spark.streams import SparkStream
@@ -145,7 +145,7 @@ class SparkRunner:
             case StagedRows(_, files):
                 if not files:
                     return None, None
-                reader = self._spark.read.schema(stream.input).option(GLOB, "false")
+                reader = self._spark.read.schema(stream.input)
                 paths = [local(Path(work.home) / file) for file in files]
                 return reader.format("parquet").load(paths), None
 
