@@ -19,7 +19,7 @@ def trip(event: str, arguments: tuple[Any, ...]) -> None:
     if event != "open" or arguments[1] not in ("x", "xb"):
         return
     path = Path(str(arguments[0]))
-    if not path.name.startswith("totals-"):
+    if not path.name.startswith("of-totals-"):
         return
     epoch = int(path.parent.name)
     fault = "raise" if epoch % 2 else "die"
