@@ -11,12 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from lamina.cli.run import Wanted
 from lamina.cli.run_places import place_of
 from lamina.cli.run_screen import JsonLines, Lines, LiveTable, RunScreen
 from lamina.cli.run_words import lag, recovery_lines
 from lamina.disk import LocalDisk
+from lamina.engine.plans import EngineSettings
+from lamina.engine.ports import Limits
 from lamina.errors import UsageError
 from lamina.format.commit import Point
+from lamina.recovery import RecoveryConfig
 from lamina.running.control import Status
 from lamina.running.loop import Loop, Until, Watcher
 from lamina.testing import ManualClock
@@ -245,3 +249,36 @@ def test_an_answer_that_failed_is_one_line_too(pipeline: Path) -> None:
 def test_a_setting_of_spark_that_is_none_is_refused_before_anything_starts(given: str) -> None:
     refused = lamina("run", "p.sql", "--conf", given)
     assert (refused.exit_code, "no spark.KEY=VALUE" in refused.output) == (2, True)
+
+
+def test_every_option_reaches_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    got: list[Wanted] = []
+    monkeypatch.setattr("lamina.cli.run._run", lambda wanted, _: got.append(wanted))
+    options = (
+        "--partitions 8 --drain --interval 2 --max-rows 7 --max-files 3 --max-ahead 1.5 "
+        "--checkpoint-epochs 4 --checkpoint-interval 30 --lose-after 9 --take-over-home "
+        "--sink-from-now a --reuse-state b --drop-state c --master local[2] --conf spark.x=y=z"
+    )
+    assert lamina("run", "p.sql", "--json", *options.split()).exit_code == 0
+    [wanted] = got
+    assert wanted.engine == EngineSettings(
+        partitions=8,
+        limits=Limits(7, 3),
+        checkpoint_epochs=4,
+        checkpoint_s=30.0,
+        max_ahead_us=1_500_000,
+        reuse_state=frozenset({"b"}),
+        drop_state=frozenset({"c"}),
+        drain=True,
+    )
+    assert wanted.recovery == RecoveryConfig(
+        lose_after=9, take_over_home=True, sinks_from_now=frozenset({"a"})
+    )
+    assert (wanted.until, wanted.interval_s) == (Until(available_now=True), 2.0)
+    assert (wanted.master, wanted.conf) == ("local[2]", {"spark.x": "y=z"})
+
+
+@pytest.mark.parametrize("other", [["--once"], ["--until-epoch", "3"]])
+def test_drain_and_what_ends_before_it_are_refused_together(other: list[str]) -> None:
+    refused = lamina("run", "p.sql", "--drain", *other)
+    assert (refused.exit_code, "end before" in refused.output) == (2, True)

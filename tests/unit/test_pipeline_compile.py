@@ -278,9 +278,11 @@ def test_values_that_old_and_new_cannot_be_merged_of_are_refused(
 )
 def test_values_that_have_an_order_are_not_refused(kind: str) -> None:
     read = read_select(Stream("s", "SELECT max(x) AS q FROM t"), "p.sql")
-    compile_select(
+    plan = compile_select(
         read, columns=COLUMNS, type_of=lambda _: kind, is_aggregate=lambda name: name in KNOWN
     )
+    assert isinstance(plan, Aggregation)
+    assert [(each.function, each.columns) for each in plan.merges] == [("max", ("p0",))]
 
 
 def test_outputs_that_are_columns_of_the_state_need_no_projection() -> None:

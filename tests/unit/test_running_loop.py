@@ -73,6 +73,22 @@ def test_it_ends_at_the_epoch_that_was_asked_for(tmp_path: Path) -> None:
     assert engine.calls.count("step") == 4
 
 
+def test_what_is_tried_again_is_said_while_it_waits_too(tmp_path: Path) -> None:
+    """It was forgotten as soon as there was nothing to read: the status of a failing sink."""
+    said: list[tuple[str, str]] = []
+    stop = threading.Event()
+
+    def note(status: Status) -> None:
+        said.append((status.phase, status.why))
+        if status.phase == "waiting":
+            stop.set()
+
+    engine = FakeEngine(input=1, trouble="out: no answer")
+    loop(engine, tmp_path, stop=stop, watcher=Watcher(status=note)).run()
+    assert ("running", "out: no answer") in said
+    assert ("waiting", "out: no answer") in said
+
+
 def test_a_held_pipeline_has_not_read_everything(tmp_path: Path) -> None:
     """It ended with --available-now while the store was slow, and data was left."""
 

@@ -154,7 +154,7 @@ def run_command(*, place: PipelinePlace, as_json: bool, master: str, **given: An
         master=master,
         conf=given["conf"],
         interval_s=given["interval"],
-        until=Until(given["once"], given["available_now"] or given["drain"], given["until_epoch"]),
+        until=_until(given),
         engine=EngineSettings(
             partitions=given["partitions"],
             limits=Limits(given["max_rows"], given["max_files"]),
@@ -190,6 +190,12 @@ def _output(*, as_json: bool) -> TextIO | None:
 
 def _microseconds(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * 1_000_000)
+
+
+def _until(given: dict[str, Any]) -> Until:
+    if given["drain"] and (given["once"] or given["until_epoch"] is not None):
+        raise click.UsageError("--drain reads all there is: --once and --until-epoch end before")
+    return Until(given["once"], given["available_now"] or given["drain"], given["until_epoch"])
 
 
 def _recovery(given: dict[str, Any]) -> RecoveryConfig:

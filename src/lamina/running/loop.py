@@ -207,10 +207,10 @@ class Loop:
 
     def _idle(self) -> None:
         held = self._engine.held
-        phase = "held" if held else "waiting"
+        phase, why = "held" if held else "waiting", held or self._engine.trouble
         late = self._clock.monotonic() - self._said_at >= SAY_AGAIN_S
-        if late or (phase, held) != (self._status.phase, self._status.why):
-            self._say(phase, why=held)
+        if late or (phase, why) != (self._status.phase, self._status.why):
+            self._say(phase, why=why)
 
     def _say(self, phase: str, **changes: object) -> None:
         self._status = replace(
