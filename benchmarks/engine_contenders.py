@@ -19,7 +19,8 @@ from lamina.engine.model import SourceRange, StreamWork
 from lamina.engine.plans import EngineSettings
 from lamina.engine.staging import STAGED
 from lamina.pipeline import parse_pipeline
-from lamina.spark.frames import map_in_arrow, named
+from lamina.spark.frames import named
+from lamina.spark.internals import map_in_arrow
 from lamina.spark.runner import SparkRunner
 from lamina.spark.running import RunSettings, open_pipeline
 from lamina.spark.streams import SparkStream

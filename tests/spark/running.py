@@ -103,7 +103,8 @@ class Run:
 
 def compiled(spark: Any, text: str, variables: Mapping[str, str] | None = None) -> None:
     """What `lamina check` does with a live Spark; BadPipeline if it would not work."""
-    from lamina.spark.frames import active, own_session  # noqa: PLC0415  an extra
+    from lamina.spark.frames import own_session  # noqa: PLC0415  an extra
+    from lamina.spark.internals import active  # noqa: PLC0415  an extra
     from lamina.spark.runner import pinned  # noqa: PLC0415
     from lamina.spark.streams import compile_pipeline  # noqa: PLC0415
 

@@ -17,7 +17,8 @@ from lamina import __version__
 from lamina.clock import SystemClock
 from lamina.errors import NotShared, Refused
 from lamina.spark import golden
-from lamina.spark.frames import active, own_session
+from lamina.spark.frames import own_session
+from lamina.spark.internals import active
 from lamina.spark.preflight import Place, judge, preflight
 from lamina.spark.runner import pinned
 from lamina.state.hashing import spark_hash, spark_xxhash64, vnodes_of

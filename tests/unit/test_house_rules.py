@@ -51,6 +51,13 @@ def test_nothing_is_left_to_do_and_nothing_prints(path: Path) -> None:
         assert not re.search(r"^\s*print\(|logging\.basicConfig", text, re.MULTILINE)
 
 
+def test_private_parts_of_spark_are_touched_in_one_module() -> None:
+    private = re.compile(r"\._(jdf|jc|jsc|jvm|jsparkSession|activeSession|get_j_\w+)\b")
+    folder = ROOT / "src" / "lamina"
+    found = [str(p.relative_to(folder)) for p in SOURCES if private.search(p.read_text())]
+    assert found == ["spark/internals.py"]
+
+
 def test_the_tree_names_no_machine_and_no_registry() -> None:
     banned = re.compile(rb"/work/main|/root/|file:///opt/pypi|registry\.npmjs|pypi\.org/simple")
     found = [

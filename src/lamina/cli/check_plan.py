@@ -121,7 +121,8 @@ def _sink(sink: Sink, delivery: str) -> Shape:
 def _compiled(pipeline: Pipeline, place: PipelinePlace) -> dict[str, Shape]:
     """Columns, state and merge functions, as the streams compile on a live Spark."""
     from lamina.spark.failures import spark_errors  # noqa: PLC0415  an extra
-    from lamina.spark.frames import active, own_session  # noqa: PLC0415
+    from lamina.spark.frames import own_session  # noqa: PLC0415
+    from lamina.spark.internals import active  # noqa: PLC0415
     from lamina.spark.runner import pinned  # noqa: PLC0415
     from lamina.spark.session import start_session  # noqa: PLC0415
     from lamina.spark.sources import open_source  # noqa: PLC0415

@@ -10,7 +10,6 @@ final    behind the state step there is nothing that moves rows, makes several o
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, cast
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import (
@@ -35,6 +34,7 @@ from lamina.pipeline.checks import RESERVED
 from lamina.pipeline.key_types import COLLATED, MAPS, VARIANTS, YEARS
 from lamina.pipeline.keys import read_keys
 from lamina.pipeline.select import Select
+from lamina.spark.internals import AnalysedPlan
 
 Analysed = Callable[[str], DataFrame]
 """The one column that an expression over the input is."""
@@ -43,7 +43,6 @@ BINARY_COLLATION = "UTF8_BINARY"
 _PLAIN = ("Project", "Filter", "SubqueryAlias", "View")
 _ROWS = (*_PLAIN, "Generate")
 _PARTIAL = (*_ROWS, "Expand", "Aggregate")
-_USERS_CODE = ("PythonUDF", "PythonUDAF", "ScalaUDF", "HiveSimpleUDF", "HiveGenericUDF")
 _OWN_STREAM = "Put it into a stream of its own that reads this one"
 _KEY_TYPES = (
     BooleanType,
@@ -76,7 +75,7 @@ def check_keys(select: Select, columns: Collection[str], analysed: Analysed) -> 
         if reason is not None:
             message = f"{text} of type {kind.simpleString()} cannot be a key: {reason}"
             raise select.script.bad(message, written[0])
-        if not _is_deterministic(frame):
+        if not AnalysedPlan(frame).is_deterministic():
             raise select.script.bad(
                 f"{text} cannot be a key: it is another one when a task is tried again",
                 written[0],
@@ -101,7 +100,7 @@ def refused_type(kind: DataType) -> str | None:
 
 def check_rows(frame: DataFrame, select: Select) -> None:
     """Of a stream without aggregates: each row stands for itself."""
-    for node in _spine(frame):
+    for node in AnalysedPlan(frame).spine():
         if node not in _ROWS:
             raise select.script.bad(
                 f"Spark would compute this over the rows of one epoch ({node})",
@@ -121,7 +120,7 @@ def check_names(names: Sequence[str], select: Select) -> None:
 
 def check_partial(frame: DataFrame, select: Select) -> None:
     """Of a stream with aggregates, up to its state: one grouping of rows."""
-    nodes = _spine(frame)
+    nodes = AnalysedPlan(frame).spine()
     other = [node for node in nodes if node not in _PARTIAL]
     if other or nodes.count("Aggregate") != 1:
         said = other[0] if other else f"{nodes.count('Aggregate')} aggregations"
@@ -130,59 +129,19 @@ def check_partial(frame: DataFrame, select: Select) -> None:
 
 def check_final(frame: DataFrame, select: Select) -> None:
     """Of a stream with aggregates, from its state on: no exchange can follow (R8)."""
-    for node in _spine(frame):
+    analysed = AnalysedPlan(frame)
+    for node in analysed.spine():
         if node == "Generate":
             message = "a function that makes several rows of one, over keys or aggregates"
             raise select.script.bad(message, 0, _OWN_STREAM)
         if node not in _PLAIN:
             message = f"Spark would move rows after their state is kept ({node})"
             raise select.script.bad(message, 0, _OWN_STREAM)
-    analysed = _analysed(frame)
-    if analysed.subqueriesAll().nonEmpty():
+    if analysed.has_subqueries():
         message = "a function that reads a table, over keys or aggregates"
         raise select.script.bad(message, 0, _OWN_STREAM)
-    if found := _users_code(analysed):
+    if found := analysed.users_code():
         message = f"the function {found} of this session, over keys or aggregates"
         raise select.script.bad(
             message, 0, f"{_OWN_STREAM}; inside of an aggregate, a key or WHERE it can stay"
         )
-
-
-def _analysed(frame: DataFrame) -> Any:
-    return cast(Any, frame)._jdf.queryExecution().analyzed()  # noqa: SLF001  for its plan
-
-
-def _spine(frame: DataFrame) -> list[str]:
-    """The names of the plan's nodes from the top down, without the input."""
-    names: list[str] = []
-    plan = _analysed(frame)
-    while (children := plan.children()).nonEmpty():
-        names.append(str(plan.nodeName()))
-        plan = children.head()
-    return names
-
-
-def _is_deterministic(frame: DataFrame) -> bool:
-    return all(each.deterministic() for each in _each(_analysed(frame).expressions()))
-
-
-def _users_code(plan: Any) -> str | None:
-    """The name of the first function that is the user's own code, anywhere in a plan."""
-    todo = [plan]
-    while todo:
-        node = todo.pop()
-        for expression in _each(node.expressions()):
-            if found := _call(expression):
-                return found
-        todo += _each(node.children())
-    return None
-
-
-def _call(expression: Any) -> str | None:
-    if expression.getClass().getSimpleName() in _USERS_CODE:
-        return f"{expression.name()}()"
-    return next((found for each in _each(expression.children()) if (found := _call(each))), None)
-
-
-def _each(sequence: Any) -> list[Any]:
-    return [sequence.apply(index) for index in range(sequence.size())]

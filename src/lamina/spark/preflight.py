@@ -17,7 +17,6 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
 import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -31,8 +30,8 @@ from lamina.errors import LaminaError, NotShared, Refused
 from lamina.format.home_names import preflight_path
 from lamina.os_errors import typed_errors
 from lamina.spark.failures import line_of
-from lamina.spark.frames import ArrowTask, map_in_arrow
 from lamina.spark.golden import ALL, check_hash, check_hashes
+from lamina.spark.internals import ArrowTask, executor_count, map_in_arrow
 
 ANSWER = "answer string"
 HOSTS_MAX = 8
@@ -67,7 +66,7 @@ def preflight(spark: SparkSession, home: Path, *, partitions: int, clock: Clock)
     """
     nonce = new_writer_id(clock)
     with _written(home, nonce) as path:
-        places = _ask(spark, path, tasks=max(partitions, _executors(spark)))
+        places = _ask(spark, path, tasks=max(partitions, executor_count(spark)))
     if any(place.hashes != (ALL.hash, ALL.xxhash64) for place in places):
         check_hashes(spark)  # says of which type, if it is not one executor alone
     judge(places, nonce, home=home)
@@ -84,12 +83,6 @@ def _written(home: Path, nonce: str) -> Iterator[Path]:
             yield path
         finally:
             path.unlink(missing_ok=True)
-
-
-def _executors(spark: SparkSession) -> int:
-    """Those that are there by now, and the driver."""
-    tracker = cast(Any, spark.sparkContext)._jsc.sc().statusTracker()  # noqa: SLF001
-    return len(tracker.getExecutorInfos())
 
 
 def _ask(spark: SparkSession, path: Path, *, tasks: int) -> list[Place]:

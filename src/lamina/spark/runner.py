@@ -30,7 +30,8 @@ from lamina.engine.task import results_of
 from lamina.engine.wire import decode_result
 from lamina.spark.failures import spark_errors
 from lamina.spark.files import local
-from lamina.spark.frames import active, map_in_arrow, named
+from lamina.spark.frames import named
+from lamina.spark.internals import active, map_in_arrow
 from lamina.spark.sources import SparkFiles, SparkSource
 from lamina.spark.streams import SparkStream
 from lamina.spark.tasks import META, RESULT, StageOutput, UpdateAndStage, UpdateState

@@ -19,7 +19,8 @@ from lamina.pipeline.model import Pipeline
 from lamina.recovery.manager import RecoveryConfig
 from lamina.running.loop import Loop, Until, Watcher, stopping
 from lamina.spark.failures import spark_errors
-from lamina.spark.frames import active, own_session
+from lamina.spark.frames import own_session
+from lamina.spark.internals import active
 from lamina.spark.preflight import preflight
 from lamina.spark.runner import RESULTS, SparkRunner, pinned
 from lamina.spark.sources import open_source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -24,6 +24,7 @@ from lamina.pipeline.select import Select, read_select
 from lamina.pipeline.tokens import Word
 from lamina.pipeline.variables import filled
 from lamina.spark.frames import arrow_schema, view
+from lamina.spark.internals import is_aggregate
 from lamina.spark.plan_checks import check_final, check_keys, check_names, check_partial, check_rows
 from lamina.spark.sources import BAD_ROWS, ddl
 from lamina.state.vnodes import VNODE_COUNT
@@ -249,15 +250,6 @@ def _aggregation(
         state,
         operator,
     )
-
-
-def is_aggregate(spark: SparkSession, function: str) -> bool:
-    """Whether Spark's catalog has it as an aggregate."""
-    java = cast(Any, spark)._jsparkSession.sessionState()  # noqa: SLF001  Spark has no other way
-    name = java.sqlParser().parseFunctionIdentifier(f"`{function}`")
-    if not java.catalog().functionExists(name):
-        return False
-    return bool(java.catalog().lookupFunctionInfo(name).getGroup() == "agg_funcs")
 
 
 def _source_schema(spark: SparkSession, source: Source) -> StructType:
