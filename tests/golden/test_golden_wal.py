@@ -30,6 +30,7 @@ from lamina.format.commit import (
     encode_takeover,
     join_adopt,
 )
+from lamina.format.home_file import HomeFile, decode_home, encode_home
 from lamina.format.manifest_model import ConnectorCheckpoint
 from lamina.format.wal import (
     DRIVER_CORE,
@@ -212,14 +213,21 @@ def test_a_commit_says_whom_it_is_for() -> None:
 
 
 def test_the_pinned_home_is_read() -> None:
+    """As version 1 wrote it: without a checksum."""
     assert read_home(LocalDisk(HERE)).identity == IDENTITY
     data = (HERE / "home.json").read_bytes()
     assert canonical.encode(canonical.decode(data, "")) == data
 
 
+def test_the_pinned_home_of_version_2_is_what_is_written_today() -> None:
+    data = (HERE / "home-v2.json").read_bytes()
+    assert decode_home(data, "") == HomeFile(IDENTITY, 1762500000000)
+    assert encode_home(HomeFile(IDENTITY, 1762500000000)) == data
+
+
 def test_every_pinned_file_is_read_by_a_test() -> None:
     names = {path.name for path in HERE.iterdir()}
-    assert names == {*SEGMENTS, "home.json", "run.arrow"}
+    assert names == {*SEGMENTS, "home.json", "home-v2.json", "run.arrow"}
 
 
 def hex_dump(data: bytes) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from lamina.disk import LocalDisk
 from lamina.errors import Fenced, NotFound, Unsupported, WalDamaged
+from lamina.format.home_file import decode_home
 from lamina.format.home_names import DriverSegment, segment_path
 from lamina.testing import ManualClock
 from lamina.wal import CoreWalWriter, DriverLog, claim_home, read_driver_log, read_home
@@ -78,9 +79,29 @@ def test_a_damaged_identity_is_damage_and_no_new_home(tmp_path: Path, data: byte
 def test_a_home_of_a_newer_lamina_is_unsupported(tmp_path: Path) -> None:
     claim(tmp_path).release()
     path = tmp_path / "home/home.json"
-    path.write_text(json.dumps({**json.loads(path.read_bytes()), "version": 2}))
-    with pytest.raises(Unsupported, match="version 2"):
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), "version": 3}))
+    with pytest.raises(Unsupported, match="version 3"):
         claim(tmp_path)
+
+
+def test_every_flipped_byte_of_an_identity_is_found(tmp_path: Path) -> None:
+    """Without a checksum a flipped digit of the id was another home, and its log a stranger's."""
+    claim(tmp_path).release()
+    data = (tmp_path / "home/home.json").read_bytes()
+    for at in range(len(data)):
+        for flip in (0x01, 0x02, 0x03, 0x20, 0xFF):
+            broken = bytearray(data)
+            broken[at] ^= flip
+            with pytest.raises((WalDamaged, Unsupported)):
+                decode_home(bytes(broken), "home.json")
+
+
+def test_an_identity_without_a_checksum_is_one_of_version_1(tmp_path: Path) -> None:
+    old = b'{"created_ms":1,"id":"000102030405060708090a0b0c0d0e0f","version":1}'
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/home.json").write_bytes(old)
+    assert claim(tmp_path).name == "000102030405060708090a0b0c0d0e0f"
+    assert (tmp_path / "home/home.json").read_bytes() == old
 
 
 @pytest.mark.parametrize("operation", ["create", "append", "sync", "sync_folder"])

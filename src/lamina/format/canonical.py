@@ -20,6 +20,7 @@ _ENCODER = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"), default=dict
 )
 _DEPTH_MAX = 64
+CHECK = "check"
 INTEGER_MAX = (1 << 64) - 1
 INTEGER_MIN = -(1 << 63)
 
@@ -57,6 +58,23 @@ def decode(data: bytes, where: str) -> Json:
     except ValueError as error:
         raise Corrupt(f"not acceptable JSON: {error}", where=where) from None
     return value
+
+
+def encode_checked(value: Mapping[str, Json]) -> bytes:
+    """The canonical bytes of *value* with one field more, `check`: the digest of the others."""
+    assert CHECK not in value, "the field `check` is this function's own"
+    return encode({**value, CHECK: digest_of(value)})
+
+
+def decode_checked(data: bytes, where: str) -> dict[str, Json]:
+    """What `encode_checked` was given; Corrupt unless these are, byte for byte, its bytes."""
+    value = decode(data, where)
+    if not isinstance(value, dict):
+        raise Corrupt("not a JSON object", where=where)
+    found = {name: item for name, item in value.items() if name != CHECK}
+    if encode_checked(found) != data:
+        raise Corrupt("the content does not match its checksum (the field `check`)", where=where)
+    return found
 
 
 def sha256_hex(data: bytes) -> str:

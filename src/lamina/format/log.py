@@ -207,7 +207,7 @@ def encode_hint(hint: Hint) -> bytes:
         "sha256": hint.sha256,
         "checkpoint": _text(hint.checkpoint),
     }
-    return canonical.encode(value | {"check": canonical.digest_of(value)})
+    return canonical.encode_checked(value)
 
 
 def decode_hint(data: bytes, where: str) -> Hint | None:

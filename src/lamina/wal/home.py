@@ -6,12 +6,9 @@ from dataclasses import dataclass
 
 from lamina.clock import Clock, new_writer_id
 from lamina.disk.base import Disk, Lock
-from lamina.errors import Corrupt, Fenced, NotFound, Unsupported, WalDamaged
-from lamina.format import canonical
-from lamina.format.fields import Fields
+from lamina.errors import Fenced, NotFound
+from lamina.format.home_file import HOME_BYTES_MAX, HomeFile, decode_home, encode_home
 from lamina.format.home_names import DRIVER, HOME_LOCK, IDENTITY
-
-HOME_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +59,10 @@ def read_home(disk: Disk) -> Home:
 
 def _identity(disk: Disk) -> bytes | None:
     try:
-        data = disk.read(IDENTITY, 0, 64 * 1024)
+        data = disk.read(IDENTITY, 0, HOME_BYTES_MAX)
     except NotFound:
         return None
-    where = f"{disk.root}/{IDENTITY}"
-    try:
-        fields = Fields(canonical.decode(data, where), where, error=WalDamaged)
-        version = fields.integer("version", least=1)
-        identity = fields.parsed("id", fields.text("id"), bytes.fromhex)
-    except Corrupt as error:
-        raise WalDamaged(f"home.json is damaged: {error.message}", where=where) from error
-    if version > HOME_VERSION:
-        raise Unsupported(
-            f"a home of version {version}; this Lamina knows {HOME_VERSION}", where=where
-        )
-    if len(identity) != 16:
-        raise WalDamaged("home.json names no identity of sixteen bytes", where=where)
-    return identity
+    return decode_home(data, f"{disk.root}/{IDENTITY}").identity
 
 
 def _create(disk: Disk, clock: Clock) -> bytes:
@@ -86,15 +70,11 @@ def _create(disk: Disk, clock: Clock) -> bytes:
     identity = new_writer_id(clock)
     aside = f"{IDENTITY}.{identity}"
     file = disk.create(aside)
-    value: dict[str, canonical.Json] = {
-        "version": HOME_VERSION,
-        "id": identity,
-        "created_ms": clock.now_ms(),
-    }
+    content = HomeFile(bytes.fromhex(identity), clock.now_ms())
     try:
-        file.append([canonical.encode(value)])
+        file.append([encode_home(content)])
         file.sync()
     finally:
         file.close()
     disk.rename(aside, IDENTITY)
-    return bytes.fromhex(identity)
+    return content.identity

@@ -1,0 +1,63 @@
+"""home.json: which home this is. FORMAT.md section 7 is the specification.
+
+Version 1 had no checksum, so a flipped digit of the id made another home of it. Version 2 has one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lamina.errors import Corrupt, Unsupported, WalDamaged
+from lamina.format import canonical
+from lamina.format.canonical import Json
+from lamina.format.fields import Fields
+
+HOME_VERSION = 2
+HOME_BYTES_MAX = 64 * 1024
+ADVICE = "Restore home.json from a copy of this home"
+
+
+@dataclass(frozen=True, slots=True)
+class HomeFile:
+    """What home.json says; *created_ms* is for people."""
+
+    identity: bytes
+    created_ms: int
+
+
+def encode_home(home: HomeFile) -> bytes:
+    value: dict[str, Json] = {
+        "version": HOME_VERSION,
+        "id": home.identity.hex(),
+        "created_ms": home.created_ms,
+    }
+    return canonical.encode_checked(value)
+
+
+def decode_home(data: bytes, where: str) -> HomeFile:
+    """WalDamaged unless every byte is as it was written; a file of version 1 must make sense."""
+    try:
+        fields = _open(data, where)
+        identity = fields.parsed("id", fields.text("id"), bytes.fromhex)
+        created_ms = fields.integer("created_ms", 0)
+    except Corrupt as error:
+        message = f"home.json is damaged: {error.message}"
+        raise WalDamaged(message, where=where, advice=ADVICE) from error
+    if len(identity) != 16:
+        message = "home.json is damaged: it names no identity of sixteen bytes"
+        raise WalDamaged(message, where=where, advice=ADVICE)
+    return HomeFile(identity, created_ms)
+
+
+def _open(data: bytes, where: str) -> Fields:
+    value = canonical.decode(data, where)
+    fields = Fields(value, where, error=WalDamaged)
+    version = fields.integer("version", least=1)
+    if version > HOME_VERSION:
+        message = f"a home of version {version}; this Lamina knows {HOME_VERSION}"
+        raise Unsupported(message, where=where)
+    if version > 1:
+        canonical.decode_checked(data, where)
+    elif fields.raw(canonical.CHECK, None) is not None:
+        raise WalDamaged("version 1 has no checksum, and this file has one", where=where)
+    return fields
