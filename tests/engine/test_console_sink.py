@@ -14,8 +14,10 @@ import pytest
 
 from lamina.connectors.console import ConsoleSink
 from lamina.connectors.opening import open_sink
+from lamina.connectors.positions import HomePositions
 from lamina.engine.model import Staged
 from lamina.engine.ports import Publication, Sink
+from lamina.engine.staging import HomeStaged
 from lamina.errors import BadPipeline, Fenced
 from lamina.format.commit import Point
 from lamina.pipeline.model import Option
@@ -36,20 +38,20 @@ class Terminal(World):
     screen: StringIO = field(default_factory=StringIO)
 
     def sinks(self) -> dict[str, Sink]:
-        shown = ConsoleSink("totals", self.screen, self.home, rows_max=3)
+        shown = ConsoleSink("totals", self.screen, HomePositions(self.home, "totals"), rows_max=3)
         return {**super().sinks(), "totals": shown}
 
     def shown(self) -> list[tuple[int, int]]:
         return [(int(epoch), int(rows)) for epoch, rows in TITLE.findall(self.screen.getvalue())]
 
 
-class Dying(ConsoleSink):
+class Dying(HomePositions):
     """Killed when the rows of its third epoch are out, before it has made a note of that."""
 
-    def _remember(self, position: SinkPosition) -> None:
+    def save(self, position: SinkPosition) -> None:
         if position.point is not None and position.point.epoch == 3:
             raise Killed("shown")
-        super()._remember(position)
+        super().save(position)
 
 
 def test_every_epoch_is_shown_once_with_its_rows(tmp_path: Path) -> None:
@@ -68,7 +70,7 @@ def test_killed_after_it_was_shown_an_epoch_is_shown_again_and_none_is_left_out(
     tmp_path: Path,
 ) -> None:
     world = Terminal(tmp_path)
-    dying = Dying("totals", world.screen, world.home)
+    dying = ConsoleSink("totals", world.screen, Dying(world.home, "totals"))
     engine = world.open(sinks={**world.sinks(), "totals": dying})
     with pytest.raises(Killed):
         run_out(engine)
@@ -82,11 +84,11 @@ def test_killed_after_it_was_shown_an_epoch_is_shown_again_and_none_is_left_out(
 
 def test_who_was_fenced_shows_nothing(tmp_path: Path) -> None:
     screen = StringIO()
-    old, new = (ConsoleSink("out", screen, tmp_path) for _ in range(2))
+    old, new = (ConsoleSink("out", screen, HomePositions(tmp_path, "out")) for _ in range(2))
     old.fence(1)
     new.fence(2)
     with pytest.raises(Fenced):
-        old.publish(Publication("p", 1, Point(1, "ab" * 32), (), tmp_path))
+        old.publish(Publication("p", 1, Point(1, "ab" * 32), (), HomeStaged(tmp_path)))
     with pytest.raises(Fenced):
         old.fence(1)
     assert screen.getvalue() == ""
@@ -122,9 +124,9 @@ def test_times_beyond_pythons_years_are_shown_as_numbers(tmp_path: Path) -> None
     data = (tmp_path / "far.parquet").read_bytes()
     staged = Staged("far.parquet", len(data), hashlib.sha256(data).hexdigest(), 2)
     screen = TextIOWrapper(BytesIO(), encoding="ascii")
-    sink = ConsoleSink("\u00fcber", screen, tmp_path)
+    sink = ConsoleSink("\u00fcber", screen, HomePositions(tmp_path, "\u00fcber"))
     sink.fence(1)
-    sink.publish(Publication("p", 1, Point(1, "d"), [staged], tmp_path))
+    sink.publish(Publication("p", 1, Point(1, "d"), [staged], HomeStaged(tmp_path)))
     screen.seek(0)
     text = screen.read()
     assert f"{2**58} timestamp" in text

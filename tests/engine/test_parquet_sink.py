@@ -13,6 +13,7 @@ import pytest
 from lamina.connectors.parquet import ParquetSink
 from lamina.engine.model import Staged
 from lamina.engine.ports import Publication, Sink
+from lamina.engine.staging import HomeStaged
 from lamina.errors import Corrupt, DigestMismatch, Diverged, Fenced, NotFound, SizeMismatch
 from lamina.format.commit import Point
 from lamina.testing.faulty import Killed
@@ -103,7 +104,7 @@ def test_an_entry_of_another_history_is_never_written_over(tmp_path: Path) -> No
     """Once a publication without rows did."""
     sink = ParquetSink("out", tmp_path)
     sink.fence(1)
-    first = Publication("p", 1, Point(1, "ab" * 32), (), tmp_path)
+    first = Publication("p", 1, Point(1, "ab" * 32), (), HomeStaged(tmp_path))
     for _ in range(2):
         sink.publish(first)
     with pytest.raises(Diverged, match="another history"):
@@ -116,7 +117,7 @@ def test_who_was_fenced_publishes_nothing(tmp_path: Path) -> None:
     old.fence(1)
     new.fence(2)
     with pytest.raises(Fenced):
-        old.publish(Publication("p", 1, Point(1, "ab" * 32), (), tmp_path))
+        old.publish(Publication("p", 1, Point(1, "ab" * 32), (), HomeStaged(tmp_path)))
     with pytest.raises(Fenced):
         old.fence(1)
     assert new.position().point is None
@@ -128,7 +129,7 @@ def staged(home: Path) -> Publication:
     pq.write_table(table_of([("k", 1, 0)]), home / "file")
     data = (home / "file").read_bytes()
     file = Staged("file", len(data), hashlib.sha256(data).hexdigest(), 1)
-    return Publication("p", 1, Point(1, "ab" * 32), (file,), home)
+    return Publication("p", 1, Point(1, "ab" * 32), (file,), HomeStaged(home))
 
 
 def flip(data: bytes) -> bytes:
@@ -166,11 +167,11 @@ def test_a_newer_fence_is_seen_before_every_publication(tmp_path: Path) -> None:
     old, new = ParquetSink("out", tmp_path), ParquetSink("out", tmp_path)
     old.fence(1)
     for epoch in (1, 2):
-        old.publish(Publication("p", 1, Point(epoch, "ab" * 32), (), tmp_path))
+        old.publish(Publication("p", 1, Point(epoch, "ab" * 32), (), HomeStaged(tmp_path)))
     assert new.fence(9).point == Point(2, "ab" * 32)
     assert old.position().generation == 9
     with pytest.raises(Fenced):
-        old.publish(Publication("p", 1, Point(3, "ab" * 32), (), tmp_path))
+        old.publish(Publication("p", 1, Point(3, "ab" * 32), (), HomeStaged(tmp_path)))
     assert new.position().point == Point(2, "ab" * 32)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lamina.engine.plans import EngineSettings, FailPoint
+from lamina.engine.plans import EnginePlan, EngineSettings, FailPoint
 from lamina.engine.ports import Limits
 from lamina.pipeline import Pipeline, check_pipeline, order, parse_pipeline
 
@@ -101,7 +101,7 @@ class Run:
         return run(pipeline, settings, spark=self.spark, fail_point=self.fail_point)
 
 
-def compiled(spark: Any, text: str, variables: Mapping[str, str] | None = None) -> None:
+def compiled(spark: Any, text: str, variables: Mapping[str, str] | None = None) -> EnginePlan:
     """What `lamina check` does with a live Spark; BadPipeline if it would not work."""
     from lamina.spark.frames import own_session  # noqa: PLC0415  an extra
     from lamina.spark.internals import active  # noqa: PLC0415  an extra
@@ -112,7 +112,8 @@ def compiled(spark: Any, text: str, variables: Mapping[str, str] | None = None) 
     check_pipeline(pipeline, file=FILE)
     own = own_session(spark, pinned(PARTITIONS))
     with active(own):
-        compile_pipeline(own, pipeline, order(pipeline), name="p", file=FILE)
+        plan, _ = compile_pipeline(own, pipeline, order(pipeline), name="p", file=FILE)
+    return plan
 
 
 def pipeline_text(columns: str, select: str, *, emit: str = "EMIT ON UPDATE", **more: str) -> str:

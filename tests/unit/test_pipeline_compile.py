@@ -306,3 +306,18 @@ def test_outputs_that_are_columns_of_the_state_need_no_projection() -> None:
 )
 def test_outputs_that_are_more_than_columns_are_left_to_spark(select: str) -> None:
     assert aggregation(select).columns is None
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("SELECT sym, side AS s, sum(vol) AS v FROM t GROUP BY sym, side", ("sym", "s")),
+        ("SELECT sym, window.start AS at FROM t GROUP BY sym, window(ts, '1 day')", ("sym", "at")),
+        ("SELECT sum(vol) AS v FROM t", ()),
+        ("SELECT sym, sum(vol) AS v FROM t GROUP BY sym, side", None),
+        ("SELECT upper(sym) AS sym, sum(vol) AS v FROM t GROUP BY sym", None),
+        ("SELECT sym, sum(vol) AS v FROM t GROUP BY sym, window(ts, '1 minute')", None),
+    ],
+)
+def test_the_outputs_that_tell_groups_apart(text: str, keys: tuple[str, ...] | None) -> None:
+    assert aggregation(text).key_outputs == keys

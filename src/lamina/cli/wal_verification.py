@@ -16,7 +16,7 @@ from lamina.cli.screen import Screen, json_option
 from lamina.cli.segments import end_shape
 from lamina.cli.shapes import Shape
 from lamina.cli.words import counted, size
-from lamina.connectors.console import FOLDER as SINKS
+from lamina.connectors.positions import FOLDER as SINKS
 from lamina.disk.base import Disk
 from lamina.engine.opening import STATE
 from lamina.engine.staging import STAGED

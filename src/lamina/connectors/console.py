@@ -1,33 +1,23 @@
 """A terminal as a sink: the rows of each epoch as text, at least once.
 
-A terminal cannot say what it has shown. So the sink keeps its position in a file of the pipeline's
-home, written when the rows are out: killed in between, they are shown again.
-
-<home>/sinks/<name>.json    the last epoch that was shown, and the generation that did
+A terminal cannot say what it has shown. So the sink keeps its position beside the pipeline, written
+when the rows are out: killed in between, they are shown again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lamina.connectors.durable import make_folder, write
-from lamina.connectors.staged import prove
-from lamina.engine.ports import Publication
-from lamina.errors import Corrupt, Fenced
-from lamina.format import canonical
-from lamina.format.commit import Point
-from lamina.format.fields import Fields
-from lamina.format.names import escape
+from lamina.connectors.staged import open_proven
+from lamina.engine.ports import Change, Positions, Publication
 from lamina.os_errors import typed_errors
-from lamina.protocol.sinks import SinkPosition, check_fence
+from lamina.protocol.sinks import Publish, SinkPosition, check_fence, judge_publish
 
-FOLDER = "sinks"
 WIDTH_MAX = 40
 
 
@@ -37,7 +27,7 @@ class ConsoleSink:
 
     name: str
     out: TextIO
-    home: Path
+    positions: Positions
     rows_max: int = 20
 
     @property
@@ -45,45 +35,41 @@ class ConsoleSink:
         return "at least once: after a kill the last epoch may be shown again"
 
     @property
-    def _memory(self) -> Path:
-        return self.home.absolute() / FOLDER / f"{escape(self.name)}.json"
+    def takes(self) -> frozenset[Change]:
+        """Every version of a row is shown as it comes."""
+        return frozenset({Change.APPEND, Change.UPSERT})
 
     def position(self) -> SinkPosition:
-        path = self._memory
-        with typed_errors(path):
-            if not path.exists():
-                return SinkPosition("", 0, None)
-            data = path.read_bytes()
-        fields = Fields(canonical.decode(data, str(path)), str(path), error=Corrupt)
-        point = Point(fields.integer("epoch"), fields.text("commit_digest"))
-        at = point if point.epoch else None
-        return SinkPosition(fields.text("pipeline"), fields.integer("generation"), at)
+        return self.positions.load()
 
     def fence(self, generation: int) -> SinkPosition:
         before = self.position()
         check_fence(before, generation)
         after = SinkPosition(before.pipeline, generation, before.point)
-        self._remember(after)
+        self.positions.save(after)
         return after
 
     def publish(self, publication: Publication) -> None:
-        if self.position().generation > publication.generation:
-            raise Fenced(f"a newer process has claimed the sink {self.name!r}")
+        pipeline, generation = publication.pipeline, publication.generation
+        verdict = judge_publish(
+            self.position(), publication.point, pipeline=pipeline, generation=generation
+        )
+        if verdict is Publish.DONE:
+            return
         if publication.files:
             self._show(publication)
-        self._remember(
-            SinkPosition(publication.pipeline, publication.generation, publication.point)
-        )
+        self.positions.save(SinkPosition(pipeline, generation, publication.point))
 
     def _show(self, publication: Publication) -> None:
         left, shown = self.rows_max, list[pa.Table]()
         for file in publication.files:
-            path = publication.home / file.path
-            with typed_errors(path):
-                prove(path, file, publication.home)
-                shown.append(pq.read_table(path).slice(0, left))
+            with (
+                typed_errors(publication.staged.where(file)),
+                open_proven(publication, file) as opened,
+            ):
+                shown.append(pq.read_table(opened).slice(0, left))
             left -= shown[-1].num_rows
-        total = sum(file.rows for file in publication.files)
+        total = publication.rows
         title = f"{self.name}, epoch {publication.point.epoch}: {total} rows"
         lines = [title, *_lines(pa.concat_tables(shown))]
         if total > self.rows_max:
@@ -93,21 +79,6 @@ class ConsoleSink:
         with typed_errors(f"the output of {self.name}"):
             self.out.write(text.encode(known, "replace").decode(known))
             self.out.flush()
-
-    def _remember(self, position: SinkPosition) -> None:
-        point = position.point or Point(0, "")
-        value = canonical.encode(
-            {
-                "version": 1,
-                "pipeline": position.pipeline,
-                "generation": position.generation,
-                "epoch": point.epoch,
-                "commit_digest": point.digest,
-            }
-        )
-        with typed_errors(self._memory):
-            make_folder(self._memory.parent)
-            write(self._memory, value)
 
 
 def _lines(table: pa.Table) -> Iterable[str]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lamina.engine.ports import Publication
-from lamina.errors import Fenced
+from lamina.connectors.staged import open_proven
+from lamina.engine.ports import Change, Publication
 from lamina.format.commit import Point
-from lamina.protocol.sinks import SinkPosition, check_fence
+from lamina.protocol.sinks import Publish, SinkPosition, check_fence, judge_publish
 
 
 @dataclass(slots=True)
@@ -32,6 +32,7 @@ class MemorySink:
     """Publishes into a `MemoryTable`."""
 
     delivery = "exactly once"
+    takes = frozenset(Change)
 
     def __init__(self, name: str, table: MemoryTable) -> None:
         self.name = name
@@ -46,9 +47,16 @@ class MemorySink:
         return self.position()
 
     def publish(self, publication: Publication) -> None:
-        if publication.generation < self.table.generation:
-            raise Fenced(f"the sink has seen generation {self.table.generation}")
-        files = [pq.read_table(publication.home / file.path) for file in publication.files]
-        self.table.pipeline = publication.pipeline
-        self.table.epochs[publication.point.epoch] = files
+        pipeline, generation = publication.pipeline, publication.generation
+        verdict = judge_publish(
+            self.position(), publication.point, pipeline=pipeline, generation=generation
+        )
+        if verdict is Publish.DONE:
+            return
+        tables = []
+        for file in publication.files:
+            with open_proven(publication, file) as opened:
+                tables.append(pq.read_table(opened))
+        self.table.pipeline, self.table.generation = pipeline, generation
+        self.table.epochs[publication.point.epoch] = tables
         self.table.point = publication.point

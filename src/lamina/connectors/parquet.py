@@ -21,7 +21,8 @@ from pathlib import Path
 
 from lamina.connectors.durable import make_folder, sync, write, write_once
 from lamina.connectors.staged import RESTORE, prove
-from lamina.engine.ports import Publication
+from lamina.engine.model import Staged
+from lamina.engine.ports import Change, Publication
 from lamina.errors import Corrupt, Diverged, Fenced, NotFound
 from lamina.format import canonical
 from lamina.format.commit import Point
@@ -40,6 +41,7 @@ class ParquetSink:
     """A folder on a file system."""
 
     delivery = "exactly once; an epoch becomes visible in one rename"
+    takes = frozenset({Change.APPEND, Change.UPSERT})  # of a row every version, by epoch
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
@@ -96,8 +98,9 @@ class ParquetSink:
         hidden.mkdir(parents=True)
         for number, file in enumerate(publication.files):
             part = hidden / f"part-{number:05d}.parquet"
-            _copy(publication.home / file.path, part)
-            prove(part, file, publication.home)
+            _copy(publication, file, part)
+            with part.open("rb") as opened:
+                prove(opened, file, publication.staged.where(file))
         write(hidden / MARKER, entry)
         hidden.rename(target)
         sync(self._folder)
@@ -145,12 +148,22 @@ def _read_entry(path: Path) -> tuple[str, Point]:
     return fields.text("pipeline"), Point(fields.integer("epoch"), fields.text("commit_digest"))
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy(publication: Publication, file: Staged, target: Path) -> None:
     """A hard link if that can be, else a copy; synced either way."""
+    source = publication.staged.local_path(file)
+    try:
+        if source is not None and _link(source, target):
+            return
+        with publication.staged.open(file) as opened, target.open("xb") as copy:
+            shutil.copyfileobj(opened, copy)
+    except NotFound as error:
+        raise NotFound("a staged file is gone", where=error.where, advice=RESTORE) from None
+    sync(target)
+
+
+def _link(source: Path, target: Path) -> bool:
     try:
         os.link(source, target)
-    except FileNotFoundError:
-        raise NotFound("a staged file is gone", where=str(source), advice=RESTORE) from None
     except OSError:
-        shutil.copyfile(source, target)
-        sync(target)
+        return False
+    return True

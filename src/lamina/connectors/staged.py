@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
+from io import BufferedIOBase
 
 from lamina.engine.model import Staged
+from lamina.engine.ports import Publication
 from lamina.errors import DigestMismatch, SizeMismatch
 
 RESTORE = "Restore it from a copy of the home: the epoch is committed, and the sink lacks it"
 
 
-def prove(path: Path, file: Staged, home: Path) -> None:
-    """Corrupt if the bytes at *path*, the staged file or a link to it, are not those of *file*."""
-    where, size = str(home / file.path), path.stat().st_size
-    if size != file.size:
-        message = f"a staged file has {size} bytes, and its COMMIT says {file.size}"
+def open_proven(publication: Publication, file: Staged) -> BufferedIOBase:
+    """A staged file, at its start. Corrupt if its bytes are not those that were committed."""
+    opened = publication.staged.open(file)
+    try:
+        prove(opened, file, publication.staged.where(file))
+        opened.seek(0)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+def prove(opened: BufferedIOBase, file: Staged, where: str) -> None:
+    """Corrupt if the bytes of *opened*, the staged file or a copy, are not those of *file*."""
+    digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    if opened.tell() != file.size:
+        message = f"a staged file has {opened.tell()} bytes, and its COMMIT says {file.size}"
         raise SizeMismatch(message, where=where, advice=RESTORE)
-    with path.open("rb") as opened:
-        digest = hashlib.file_digest(opened, "sha256").hexdigest()
     if digest != file.sha256:
         message = f"a staged file has the SHA-256 {digest[:12]}, not {file.sha256[:12]}"
         raise DigestMismatch(message, where=where, advice=RESTORE)

@@ -41,6 +41,7 @@ from lamina.engine.ports import Runner, Sink, Source
 from lamina.engine.publishing import Publisher
 from lamina.engine.records import offsets_after, report_of, staged_for
 from lamina.engine.saves import Saves
+from lamina.engine.staging import HomeStaged
 from lamina.engine.states import States, memory_name
 from lamina.errors import Refused, UsageError
 from lamina.format.commit import CommitRecord, Point
@@ -367,7 +368,8 @@ class Engine:
             sinks,
             pipeline=self._plan.pipeline,
             generation=self._driver.generation,
-            home=self._home,
+            staged=HomeStaged(self._home),
+            outputs=self._plan.outputs,
             accepted=self._driver.sinks,
             clock=self._clock,
         )

@@ -13,6 +13,7 @@ from lamina.clock import Clock, SystemClock, new_writer_id
 from lamina.disk import LocalDisk
 from lamina.engine.engine import Engine, EnginePlan, EngineSettings, FailPoint
 from lamina.engine.ports import Runner, Sink, Source
+from lamina.engine.publishing import check_taken
 from lamina.engine.staging import STAGED
 from lamina.engine.states import States, memory_name
 from lamina.errors import StateChanged
@@ -43,6 +44,7 @@ def open_engine(
 ) -> Engine:
     """Claim the pipeline, recover it, and be ready for its next epoch."""
     clock, settings, home = clock or SystemClock(), settings or EngineSettings(), home.absolute()
+    check_taken(sinks, plan.outputs)
     config = replace(recovery or RecoveryConfig(), partitions=settings.partitions)
     folder = RunFolder(home / STATE / new_writer_id(clock))
     disk, checkpointer = LocalDisk(home), Checkpointer(store, clock=clock)

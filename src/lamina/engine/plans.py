@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from lamina.engine.model import OperatorPlan
-from lamina.engine.ports import Limits
+from lamina.engine.ports import Limits, Output
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,7 @@ class StreamPlan:
     reads: str  # a source or another stream
     sources: frozenset[str]  # all that its rows come from
     operator: OperatorPlan | None = None
+    output: Output = field(default_factory=Output)
 
     @property
     def has_window(self) -> bool:
@@ -33,6 +34,12 @@ class EnginePlan:
     sinks: Mapping[str, str]  # sink -> stream
     delays_us: Mapping[str, int]  # of sources with a watermark
     settings: Mapping[str, str] = field(default_factory=dict)  # what results depend on (R9)
+
+    @property
+    def outputs(self) -> dict[str, Output]:
+        """What each sink gets."""
+        streams = {stream.name: stream.output for stream in self.streams}
+        return {sink: streams[stream] for sink, stream in self.sinks.items()}
 
     @property
     def windowed_sources(self) -> frozenset[str]:

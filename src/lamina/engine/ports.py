@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Protocol
+
+import pyarrow as pa
 
 from lamina.engine.model import (
     Offset,
@@ -57,6 +61,40 @@ class Source(Protocol):
         ...
 
 
+class Change(Enum):
+    """What the rows of a stream do to the rows before them."""
+
+    APPEND = "append"  # nothing: each row is new and stays
+    UPSERT = "upsert"  # a row replaces the one with the same keys
+    CHANGES = "changes"  # rows also say which rows are gone
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The rows of a stream, as its sinks get them."""
+
+    schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    change: Change = Change.APPEND
+    keys: tuple[str, ...] | None = None
+    """The columns that tell one row from another; none: there is one row at most; None: unknown."""
+
+
+class StagedFiles(Protocol):
+    """Where staged output lies: sinks never build a path below a home."""
+
+    def open(self, file: Staged) -> BufferedIOBase:
+        """The bytes as they are, not proven. NotFound if there is no such file."""
+        ...
+
+    def local_path(self, file: Staged) -> Path | None:
+        """The file on this machine, if it is one that can be linked; it may be gone."""
+        ...
+
+    def where(self, file: Staged) -> str:
+        """For people."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Publication:
     """One epoch's output for one sink, and what the sink has to remember with it (R6)."""
@@ -65,7 +103,20 @@ class Publication:
     generation: int
     point: Point
     files: Sequence[Staged]
-    home: Path
+    staged: StagedFiles
+    output: Output = field(default_factory=Output)
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+
+class Positions(Protocol):
+    """The memory of a sink that has none: its position, durable and whole, for one sink."""
+
+    def load(self) -> SinkPosition: ...
+
+    def save(self, position: SinkPosition) -> None: ...
 
 
 class Sink(Protocol):
@@ -79,6 +130,11 @@ class Sink(Protocol):
         """What it promises, for people: "exactly once" or "at least once", and when it is seen."""
         ...
 
+    @property
+    def takes(self) -> frozenset[Change]:
+        """The kinds of change that it can express; others are refused before it is claimed."""
+        ...
+
     def position(self) -> SinkPosition:
         """What the outside system itself says it has."""
         ...
@@ -88,7 +144,10 @@ class Sink(Protocol):
         ...
 
     def publish(self, publication: Publication) -> None:
-        """Make it visible, and the position with it; the same one twice is no error."""
+        """Make it visible, and the position with it; the same one twice is no error.
+
+        Refused, Fenced or Diverged before any effect: `protocol.sinks.judge_publish`.
+        """
         ...
 
 

@@ -7,14 +7,13 @@ and holds the pipeline when it is too far behind (R6, R7).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from lamina.clock import Clock
 from lamina.engine.backoff import Backoff
 from lamina.engine.model import Staged
-from lamina.engine.ports import Publication, Sink
+from lamina.engine.ports import Output, Publication, Sink, StagedFiles
 from lamina.errors import Refused, StoreError
 from lamina.format.commit import CommitRecord, Point, SinkAhead
 from lamina.format.manifest_model import Committed, Failed, Pending, SinkCommitStatus
@@ -41,13 +40,15 @@ class Publisher:
         *,
         pipeline: str,
         generation: int,
-        home: Path,
+        staged: StagedFiles,
+        outputs: Mapping[str, Output],
         accepted: Mapping[str, SinkAhead],
         clock: Clock,
     ) -> None:
         self._pipeline = pipeline
         self._generation = generation
-        self._home = home
+        self._staged = staged
+        self._outputs = outputs
         self._accepted = accepted
         self._lines = {name: _Line(sink, Backoff(clock)) for name, sink in sinks.items()}
 
@@ -61,8 +62,7 @@ class Publisher:
         owner = self._lines[sink].sink.position().pipeline
         if owner not in ("", self._pipeline):
             raise Refused(f"the sink {sink!r} belongs to the pipeline {owner!r}")
-        publication = Publication(self._pipeline, self._generation, head, (), self._home)
-        self._lines[sink].sink.publish(publication)
+        self._lines[sink].sink.publish(self._publication(sink, head, ()))
 
     def note_published(self, sink: str, epoch: int) -> None:
         """Where a sink stood when the process began."""
@@ -112,9 +112,12 @@ class Publisher:
                 for file in commit.staged
                 if file.sink == sink.name
             ]
-            sink.publish(
-                Publication(self._pipeline, self._generation, commit.point, files, self._home)
-            )
+            sink.publish(self._publication(sink.name, commit.point, files))
+
+    def _publication(self, sink: str, point: Point, files: Sequence[Staged]) -> Publication:
+        return Publication(
+            self._pipeline, self._generation, point, files, self._staged, self._outputs[sink]
+        )
 
     def errors(self) -> dict[str, str]:
         """Why sinks are behind, for people."""
@@ -131,3 +134,15 @@ def _status(line: _Line) -> SinkCommitStatus:
     if line.backoff.error:
         return Failed(line.backoff.error)
     return Pending() if line.waiting else Committed()
+
+
+def check_taken(sinks: Mapping[str, Sink], outputs: Mapping[str, Output]) -> None:
+    """Refused if a sink cannot express what its stream does to rows: before anything is claimed."""
+    for name, sink in sinks.items():
+        change = outputs[name].change
+        if change not in sink.takes:
+            known = ", ".join(sorted(each.value for each in sink.takes))
+            raise Refused(
+                f"the sink {name!r} cannot take a stream of {change.value} rows",
+                advice=f"It takes {known}; use another stream, or another kind of sink",
+            )

@@ -6,6 +6,8 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterable
+from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -40,6 +42,24 @@ def stage(task: TaskWork, batches: Iterable[pa.RecordBatch]) -> tuple[Staged, ..
         size, sha256 = writer.close()
     path = f"{STAGED}/{folder.name}/{name}"
     return (Staged(path, size, sha256, writer.rows),)
+
+
+@dataclass(frozen=True, slots=True)
+class HomeStaged:
+    """Staged files of a home, as sinks get at them."""
+
+    home: Path
+
+    def open(self, file: Staged) -> BufferedIOBase:
+        path = self.home / file.path
+        with typed_errors(path):
+            return path.open("rb")
+
+    def local_path(self, file: Staged) -> Path | None:
+        return self.home / file.path
+
+    def where(self, file: Staged) -> str:
+        return str(self.home / file.path)
 
 
 def drop_staged(home: Path, floor: int) -> None:

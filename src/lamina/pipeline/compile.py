@@ -50,6 +50,8 @@ class Aggregation:
     _final: tuple[str, str, str] = field(repr=False)  # outputs, columns of the state, HAVING
     columns: tuple[str, ...] | None = None
     """The columns of the state that the outputs are, if they are nothing but that, and all rows."""
+    key_outputs: tuple[str, ...] | None = None
+    """The outputs that tell every group from all others; None if the outputs do not."""
 
     def partial(self, view: str, rows: str = "") -> str:
         """Partials of the rows of *view*; if *rows* has a name, with a column that counts them."""
@@ -144,7 +146,18 @@ class _Compiler:
             _partial=self._partial_text(),
             _final=(", ".join(named), self._state_view(), having),
             columns=None if having else self._plain_columns(outputs),
+            key_outputs=self._key_outputs(outputs, names),
         )
+
+    def _key_outputs(self, outputs: list[str], names: list[str]) -> tuple[str, ...] | None:
+        """Outputs that are keys; of a window its start or its end says which one it is."""
+        found: dict[str, str] = {}
+        for text, name in zip(outputs, names, strict=True):
+            plain = _PLAIN.fullmatch(text)
+            if plain is not None and plain[1].lower().startswith("k"):
+                found[name] = plain[1].lower()
+        missing = {f"k{index}" for index in range(len(self._keys))} - set(found.values())
+        return None if missing else tuple(found)
 
     def _plain_columns(self, outputs: list[str]) -> tuple[str, ...] | None:
         """Outputs that are columns of the state, by their names there; None if one is more."""

@@ -34,6 +34,27 @@ def seen_as(at: Point | None, accepted: SinkAhead | None) -> Point | None:
     return accepted.counts_as if accepted is not None and at == accepted.at else at
 
 
+def judge_publish(
+    position: SinkPosition, point: Point, *, pipeline: str, generation: int
+) -> Publish:
+    """What a sink itself can tell: whose it is, who has claimed it, and that epochs only rise."""
+    if position.pipeline not in ("", pipeline):
+        raise Refused(f"the sink belongs to the pipeline {position.pipeline!r}")
+    if position.generation > generation:
+        raise Fenced(f"the sink has seen generation {position.generation}, this is {generation}")
+    at = position.point
+    if at is None or at.epoch < point.epoch:
+        return Publish.NOW
+    if at == point:
+        return Publish.DONE
+    if at.epoch == point.epoch:
+        raise Diverged(
+            f"the sink holds another epoch {at.epoch}: COMMIT {at.digest[:12]}, "
+            f"not {point.digest[:12]}"
+        )
+    raise Refused(f"epoch {point.epoch} comes too late: the sink is at epoch {at.epoch}")
+
+
 def decide_publish(
     position: SinkPosition,
     commit: Commit,
@@ -46,24 +67,14 @@ def decide_publish(
 
     *accepted* is what the driver log's ADOPT says about this sink, if anything.
     """
-    if position.pipeline not in ("", pipeline):
-        raise Refused(f"the sink belongs to the pipeline {position.pipeline!r}")
-    if position.generation > generation:
-        raise Fenced(f"the sink has seen generation {position.generation}, this is {generation}")
+    verdict = judge_publish(position, commit.point, pipeline=pipeline, generation=generation)
     at = position.point
-    if at == commit.point:
-        return Publish.DONE
-    if at is not None and at.epoch == commit.epoch:
-        raise Diverged(
-            f"the sink holds another epoch {at.epoch}: COMMIT {at.digest[:12]}, "
-            f"not {commit.point.digest[:12]}"
-        )
-    if seen_as(at, accepted) != commit.follows:
+    if verdict is Publish.NOW and seen_as(at, accepted) != commit.follows:
         raise Refused(
             f"epoch {commit.epoch} is published after {_show(commit.follows)}, "
             f"but the sink is at {_show(at)}"
         )
-    return Publish.NOW
+    return verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from lamina.connectors.opening import bad_row_streams
 from lamina.engine.model import OperatorPlan
 from lamina.engine.plans import EnginePlan, StreamPlan
+from lamina.engine.ports import Change, Output
 from lamina.engine.task import HASH, ROWS, VNODE
 from lamina.errors import BadPipeline
 from lamina.format.canonical import Json, sha256_hex
@@ -98,6 +99,7 @@ def compile_pipeline(
     named = {each.lower(): each for each in (*pipeline.sources, *pipeline.streams)}
     reads_from: dict[str, frozenset[str]] = {n: frozenset({n}) for n in pipeline.sources}
     streams: dict[str, SparkStream] = {}
+    outputs: dict[str, Output] = {}
     plans: list[StreamPlan] = []
     meanings: dict[str, Json] = {n: _meaning(s) for n, s in pipeline.sources.items()}
     for each in order:
@@ -110,11 +112,15 @@ def compile_pipeline(
         streams[each] = compiled
         schemas[each.lower()] = compiled.output
         reads_from[each] = reads_from[compiled.reads]
-        plans.append(StreamPlan(each, compiled.reads, reads_from[each], compiled.operator))
+        outputs[each] = _output(compiled, outputs.get(compiled.reads, Output()).change)
+        plans.append(
+            StreamPlan(each, compiled.reads, reads_from[each], compiled.operator, outputs[each])
+        )
     kept = bad_row_streams(pipeline)
     for each, source in kept.items():
         streams[each] = _bad_rows(spark, each, source, file)
-        plans.append(StreamPlan(each, source.name, frozenset({source.name})))
+        output = _output(streams[each], Change.APPEND)
+        plans.append(StreamPlan(each, source.name, frozenset({source.name}), output=output))
     plan = EnginePlan(
         pipeline=name,
         pipeline_hash=pipeline_hash(pipeline.definition()),
@@ -128,6 +134,16 @@ def compile_pipeline(
         },
     )
     return plan, streams
+
+
+def _output(stream: SparkStream, read: Change) -> Output:
+    """What its rows do to those before; *read* is what the rows do that it reads."""
+    schema = pa.ipc.read_schema(pa.py_buffer(stream.arrow_output))
+    if stream.operator is None or not isinstance(stream.plan, Aggregation):
+        return Output(schema, read)
+    closes = stream.operator.emit is Emit.ON_WINDOW_CLOSE
+    change = Change.APPEND if closes else Change.UPSERT
+    return Output(schema, change, stream.plan.key_outputs)
 
 
 def _meaning(source: Source) -> Json:

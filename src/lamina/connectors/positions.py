@@ -1,0 +1,58 @@
+"""The position of a sink that cannot remember it: a small file of the pipeline's home.
+
+<home>/sinks/<name>.json    the last epoch it was given, and the generation that did
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from lamina.connectors.durable import make_folder, write
+from lamina.errors import Corrupt
+from lamina.format import canonical
+from lamina.format.commit import Point
+from lamina.format.fields import Fields
+from lamina.format.names import escape
+from lamina.os_errors import typed_errors
+from lamina.protocol.sinks import SinkPosition
+
+FOLDER = "sinks"
+
+
+@dataclass(frozen=True, slots=True)
+class HomePositions:
+    """Of the sink *name* of the pipeline in *home*."""
+
+    home: Path
+    name: str
+
+    @property
+    def _path(self) -> Path:
+        return self.home.absolute() / FOLDER / f"{escape(self.name)}.json"
+
+    def load(self) -> SinkPosition:
+        path = self._path
+        with typed_errors(path):
+            if not path.exists():
+                return SinkPosition("", 0, None)
+            data = path.read_bytes()
+        fields = Fields(canonical.decode(data, str(path)), str(path), error=Corrupt)
+        point = Point(fields.integer("epoch"), fields.text("commit_digest"))
+        at = point if point.epoch else None
+        return SinkPosition(fields.text("pipeline"), fields.integer("generation"), at)
+
+    def save(self, position: SinkPosition) -> None:
+        point = position.point or Point(0, "")
+        value = canonical.encode(
+            {
+                "version": 1,
+                "pipeline": position.pipeline,
+                "generation": position.generation,
+                "epoch": point.epoch,
+                "commit_digest": point.digest,
+            }
+        )
+        with typed_errors(self._path):
+            make_folder(self._path.parent)
+            write(self._path, value)
