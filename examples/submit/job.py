@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from lamina.engine.plans import EngineSettings
 from lamina.pipeline import Emit, Pipeline, PipelineBuilder
-from lamina.spark.running import RunSettings, run
+from lamina.spark.running import RunSettings, Until, run
 
 
 def pipeline() -> Pipeline:
@@ -51,7 +51,7 @@ def main(folder: Path) -> None:
         home=folder / "home",
         store=str(folder / "store"),
         folder=folder,
-        available_now=True,
+        until=Until(available_now=True),
         engine=EngineSettings(partitions=2),
     )
     epoch = run(pipeline(), settings, spark=spark)

@@ -30,6 +30,7 @@ LaminaError
     +-- UnsafeStore       the store ignores create-only puts: two writers would not see each other
     +-- UploadFailed      some of many uploads failed; `uploaded` names what is now an orphan
     +-- Cancelled         the caller asked to stop
+    +-- SparkLost         the connection to Spark's JVM is lost: find out what ended it
 
 The codes are stable: scripts may match on them. docs/errors.md explains each.
 """
@@ -197,6 +198,13 @@ class UnsafeStore(StoreError):
 
 class Cancelled(StoreError):
     code = "LAM-5006"
+
+
+class SparkLost(StoreError):
+    code = "LAM-5008"
+    default_advice = (
+        "What it was doing is not committed. Find out what ended it (memory?), and start again"
+    )
 
 
 class UploadFailed(StoreError):

@@ -19,7 +19,7 @@ from lamina.engine.ports import Limits
 from lamina.errors import LaminaError
 from lamina.pipeline.statements import parse_pipeline
 from lamina.recovery import RecoveryConfig
-from lamina.spark.running import RunSettings, Watcher, run
+from lamina.spark.running import RunSettings, Until, Watcher, run
 from lamina.spark.session import start_session
 
 RENAME_TO = "rename to "
@@ -67,8 +67,7 @@ def live(spark: SparkSession, asked: dict[str, Any]) -> None:
         store=str(folder / "store"),
         name="kills",
         folder=folder,
-        available_now=True,
-        until_epoch=asked.get("until_epoch"),
+        until=Until(available_now=True, epoch=asked.get("until_epoch")),
         engine=EngineSettings(
             partitions=asked["partitions"],
             limits=Limits(asked["rows"], 1),

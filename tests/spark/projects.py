@@ -36,14 +36,14 @@ class Project:
 
     def run(self, fail_point: FailPoint = lambda _: None) -> list[EpochReport]:
         """To the end of what there is."""
-        from lamina.spark.running import RunSettings, Watcher, run  # noqa: PLC0415  an extra
+        from lamina.spark.running import RunSettings, Until, Watcher, run  # noqa: PLC0415  an extra
 
         reports: list[EpochReport] = []
         settings = RunSettings(
             home=self.home or self.folder / "home",
             store=str(self.folder / "store"),
             folder=self.folder,
-            available_now=True,
+            until=Until(available_now=True),
             engine=self.engine,
             out=self.out,
         )

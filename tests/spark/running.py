@@ -85,7 +85,7 @@ class Run:
         return self.run(parse_pipeline(text, self.variables, file=FILE))
 
     def run(self, pipeline: Pipeline) -> int:
-        from lamina.spark.running import RunSettings, run  # noqa: PLC0415  an extra
+        from lamina.spark.running import RunSettings, Until, run  # noqa: PLC0415  an extra
 
         folder = self.place.folder
         settings = RunSettings(
@@ -93,7 +93,7 @@ class Run:
             store=str(folder / "store"),
             folder=folder,
             file=FILE,
-            available_now=True,
+            until=Until(available_now=True),
             engine=EngineSettings(
                 partitions=self.partitions, limits=Limits(files=self.files), checkpoint_epochs=0
             ),

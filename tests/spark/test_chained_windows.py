@@ -32,7 +32,7 @@ CREATE SINK tens_out FROM tens USING parquet OPTIONS (path 'tens');
 
 
 def test_windows_over_windows_equal_one_batch(spark: Any, tmp_path: Path) -> None:
-    from lamina.spark.running import RunSettings, Watcher, run  # noqa: PLC0415  an extra
+    from lamina.spark.running import RunSettings, Until, Watcher, run  # noqa: PLC0415  an extra
 
     reports: list[EpochReport] = []
     for limit in (700, None):  # two processes; the second one has another number of partitions
@@ -40,8 +40,7 @@ def test_windows_over_windows_equal_one_batch(spark: Any, tmp_path: Path) -> Non
             home=tmp_path / "home",
             store=str(tmp_path / "store"),
             folder=tmp_path,
-            available_now=limit is None,
-            until_epoch=None if limit is None else 2,
+            until=Until(available_now=limit is None, epoch=None if limit is None else 2),
             engine=EngineSettings(
                 partitions=2 if limit else 4, limits=Limits(rows=limit or 900), drain=limit is None
             ),

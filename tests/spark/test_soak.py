@@ -85,14 +85,14 @@ def _resident_mib() -> int:
 
 
 def test_nothing_grows_with_the_epochs(spark: Any, tmp_path: Path) -> None:
-    from lamina.spark.running import RunSettings, Watcher, run  # noqa: PLC0415  an extra
+    from lamina.spark.running import RunSettings, Until, Watcher, run  # noqa: PLC0415  an extra
 
     samples = Samples(spark, tmp_path)
     settings = RunSettings(
         home=tmp_path / "home",
         store=str(tmp_path / "store"),
         folder=tmp_path,
-        available_now=True,
+        until=Until(available_now=True),
         engine=EngineSettings(partitions=2, limits=Limits(rows=ROWS), drain=True),
     )
     pipeline = parse_pipeline(SQL, {}, file="soak.sql")

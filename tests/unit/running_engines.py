@@ -54,6 +54,10 @@ class FakeEngine:
     report: RecoveryReport = NEW
     calls: list[str] = field(default_factory=list)
 
+    @property
+    def saved_epoch(self) -> int:
+        return 0
+
     def step(self) -> EpochReport | None:
         self.calls.append("step")
         self.on_step(self)

@@ -6,23 +6,28 @@ import json
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from lamina.cli.run import Wanted
-from lamina.cli.run_places import place_of
 from lamina.cli.run_screen import JsonLines, Lines, LiveTable, RunScreen
 from lamina.cli.run_words import lag, recovery_lines
+from lamina.clock import Clock
 from lamina.disk import LocalDisk
 from lamina.engine.plans import EngineSettings
 from lamina.engine.ports import Limits
 from lamina.errors import UsageError
 from lamina.format.commit import Point
+from lamina.front.places import place_of
+from lamina.front.run import Launch
+from lamina.pipeline.model import Pipeline
 from lamina.recovery import RecoveryConfig
 from lamina.running.control import Status
 from lamina.running.loop import Loop, Until, Watcher
+from lamina.running.presence import present
+from lamina.running.settings import RunSettings
 from lamina.testing import ManualClock
 from tests.unit.running_engines import NEW, FakeEngine
 from tests.unit.test_cli_support import answer, lamina, without_rights
@@ -120,7 +125,7 @@ def test_flags_that_contradict_each_other(pipeline: Path) -> None:
     result = lamina("run", pipeline, "--start-fresh", "--lose-after", "3")
     assert result.exit_code == 2
     assert lamina("run", pipeline, "--partitions", "0").exit_code == 2
-    assert "no power of two" in lamina("run", pipeline, "--partitions", "3").stderr
+    assert "not a power of two" in lamina("run", pipeline, "--partitions", "3").stderr
     assert lamina("run", pipeline, "--interval", "-1").exit_code == 2
 
 
@@ -167,39 +172,41 @@ def test_home_and_store_are_beside_the_file_unless_said(tmp_path: Path) -> None:
 # what it prints
 
 
-def run_on(screen: RunScreen, home: Path) -> Status:
+def run_on(kind: Callable[[Clock], RunScreen], home: Path) -> Status:
+    clock = ManualClock()
+    screen = kind(clock)
     watcher = Watcher(screen.recovered, screen.epoch, screen.status)
-    loop = Loop(
-        FakeEngine(input=2),
-        home=home,
-        name="orders",
-        clock=ManualClock(),
-        stop=threading.Event(),
-        watcher=watcher,
-        until=Until(available_now=True),
-    )
-    with screen:
+    with screen, present(home, "orders", clock=clock, listener=watcher.status) as here:
+        loop = Loop(
+            FakeEngine(input=2, on_step=lambda _: clock.advance(0.5)),
+            here=here,
+            clock=clock,
+            stop=threading.Event(),
+            watcher=watcher,
+            until=Until(available_now=True),
+        )
         status = loop.run()
-        screen.ended(status, 1.5)
+        screen.ended(status)
     return status
 
 
 def test_one_line_per_epoch_and_a_summary(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_on(Lines(ManualClock()), tmp_path)
+    run_on(Lines, tmp_path)
     out, err = capsys.readouterr()
     lines = err.splitlines()
-    assert lines[0] == "recovered: nothing is there yet, it begins with epoch 1"
-    assert lines[1].startswith(
+    assert lines[0] == "starting Spark for orders"
+    assert lines[1] == "recovered: nothing is there yet, it begins with epoch 1"
+    assert lines[2].startswith(
         "epoch 1  100 rows  200 rows/s  out 7  watermark 2023-11-14T22:13:20"
     )
-    assert "late 1" in lines[2]
+    assert "late 1" in lines[3]
     assert out == "ended at epoch 2: 200 rows read in 1.5 s, 2 rows late; checkpoint of epoch 2\n"
 
 
 def test_json_is_one_object_per_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run_on(JsonLines(), tmp_path)
+    run_on(JsonLines, tmp_path)
     out, err = capsys.readouterr()
     events = [json.loads(line) for line in out.splitlines()]
     assert [event["event"] for event in events] == ["recovered", "epoch", "epoch", "ended"]
@@ -211,7 +218,7 @@ def test_json_is_one_object_per_line(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_a_terminal_gets_one_table_that_changes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_on(LiveTable(ManualClock()), tmp_path)
+    run_on(LiveTable, tmp_path)
     out, err = capsys.readouterr()
     assert "recovered: nothing is there yet" in err
     for cell in ("epoch", "rows/s", "watermark", "checkpoint", "out at epoch 2"):
@@ -248,37 +255,50 @@ def test_an_answer_that_failed_is_one_line_too(pipeline: Path) -> None:
 @pytest.mark.parametrize("given", ["spark.x", "x=1", "=1"])
 def test_a_setting_of_spark_that_is_none_is_refused_before_anything_starts(given: str) -> None:
     refused = lamina("run", "p.sql", "--conf", given)
-    assert (refused.exit_code, "no spark.KEY=VALUE" in refused.output) == (2, True)
+    assert (refused.exit_code, "spark.KEY=VALUE" in refused.output) == (2, True)
 
 
-def test_every_option_reaches_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    got: list[Wanted] = []
-    monkeypatch.setattr("lamina.cli.run._run", lambda wanted, _: got.append(wanted))
+def test_every_option_reaches_the_run(pipeline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    got: list[tuple[RunSettings, Launch]] = []
+    ended = Status("p", 1, "here", "ended", 0, 0)
+
+    def fake(_: Pipeline, settings: RunSettings, launch: Launch, **__: object) -> Status:
+        got.append((settings, launch))
+        return ended
+
+    monkeypatch.setattr("lamina.front.run._run", fake)
     options = (
         "--partitions 8 --drain --interval 2 --max-rows 7 --max-files 3 --max-ahead 1.5 "
         "--checkpoint-epochs 4 --checkpoint-interval 30 --lose-after 9 --take-over-home "
-        "--sink-from-now a --reuse-state b --drop-state c --master local[2] --conf spark.x=y=z"
+        "--sink-from-now out --reuse-state counts --drop-state c --master local[2] "
+        "--conf spark.x=y=z"
     )
-    assert lamina("run", "p.sql", "--json", *options.split()).exit_code == 0
-    [wanted] = got
+    result = lamina("run", pipeline, "--json", *options.split())
+    assert result.exit_code == 0, result.output
+    [(wanted, launch)] = got
     assert wanted.engine == EngineSettings(
         partitions=8,
         limits=Limits(7, 3),
         checkpoint_epochs=4,
         checkpoint_s=30.0,
         max_ahead_us=1_500_000,
-        reuse_state=frozenset({"b"}),
+        reuse_state=frozenset({"counts"}),
         drop_state=frozenset({"c"}),
         drain=True,
     )
     assert wanted.recovery == RecoveryConfig(
-        lose_after=9, take_over_home=True, sinks_from_now=frozenset({"a"})
+        lose_after=9, take_over_home=True, sinks_from_now=frozenset({"out"})
     )
     assert (wanted.until, wanted.interval_s) == (Until(available_now=True), 2.0)
-    assert (wanted.master, wanted.conf) == ("local[2]", {"spark.x": "y=z"})
+    assert (launch.master, launch.conf) == ("local[2]", {"spark.x": "y=z"})
 
 
 @pytest.mark.parametrize("other", [["--once"], ["--until-epoch", "3"]])
 def test_drain_and_what_ends_before_it_are_refused_together(other: list[str]) -> None:
     refused = lamina("run", "p.sql", "--drain", *other)
-    assert (refused.exit_code, "end before" in refused.output) == (2, True)
+    assert (refused.exit_code, "contradicts" in refused.output) == (2, True)
+
+
+def test_a_master_given_as_a_setting_won_over_the_option(pipeline: Path) -> None:
+    refused = lamina("run", pipeline, "--conf", "spark.master=local[7]", "--master", "local[1]")
+    assert (refused.exit_code, "--master" in refused.stderr) == (2, True)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from lamina.cli.stop import _runs
 from lamina.clock import SystemClock
 from lamina.disk import LocalDisk
-from lamina.running.control import Ask, Status, is_asked, read_status, this_process, write_status
+from lamina.running.control import Ask, Status, is_asked, this_process, write_status
 from lamina.running.loop import Loop
+from lamina.running.presence import present
 from tests.unit.running_engines import FakeEngine
 from tests.unit.test_cli_home_support import HomeAndStore, make_home
 from tests.unit.test_cli_support import answer, lamina, tree
@@ -38,22 +39,20 @@ def places(made: HomeAndStore) -> tuple[str | Path, ...]:
 @contextmanager
 def running(home: Path, *, until: int = 10**9) -> Iterator[FakeEngine]:
     """A pipeline with the lock of its home, in a thread."""
-    lock = LocalDisk(home).try_lock("lock")
-    assert lock is not None
-    engine = FakeEngine(input=until)
-    stop = threading.Event()
-    loop = Loop(engine, home=home, name="orders", clock=SystemClock(), stop=stop, interval_s=0.05)
+    engine, stop, ready = FakeEngine(input=until), threading.Event(), threading.Event()
+    clock = SystemClock()
+
+    def note(status: Status) -> None:
+        if status.phase == "running":
+            ready.set()
 
     def run() -> None:
-        try:
-            loop.run()
-        finally:
-            lock.release()
+        with present(home, "orders", clock=clock, listener=note) as here:
+            Loop(engine, here=here, clock=clock, stop=stop, interval_s=0.05).run()
 
     thread = threading.Thread(target=run)
     thread.start()
-    while read_status(home) is None:
-        time.sleep(0.01)
+    ready.wait()
     try:
         yield engine
     finally:
@@ -114,6 +113,41 @@ def test_stop_waits_for_the_end(made: HomeAndStore) -> None:
     again = lamina("stop", file, *places(made))
     assert (again.exit_code, again.stdout) == (0, "nothing runs in this home\n")
     assert answer(lamina("stop", file, *places(made), "--json"))["stopped"] is None
+
+
+def test_stop_found_nothing_while_spark_was_starting(tmp_path: Path) -> None:
+    """At the first start there is neither a home.json nor a log; the process is seen anyway."""
+    file = tmp_path / "orders.sql"
+    file.write_text(SQL)
+    home = tmp_path / ".lamina" / "orders" / "home"
+    with present(home, "orders", clock=SystemClock()) as here:
+        said = answer(lamina("status", file, "--json"))
+        assert (said["running"], said["state"], said["epoch"]) == (True, "starting", 0)
+        assert "starting" in lamina("status", file).stdout
+        asked = lamina("stop", file, "--timeout", "0")
+        assert (asked.exit_code, f"pid {os.getpid()}" in asked.stderr) == (6, True)
+        assert here.is_asked(Ask.STOP)
+    assert lamina("stop", file).stdout == "nothing runs in this home\n"
+
+
+def test_what_runs_on_a_host_that_is_gone_is_last_seen_and_no_refusal(made: HomeAndStore) -> None:
+    write_status(made.home, Status("orders", 7, "far-away", "running", 0, 0))
+    said = answer(lamina("status", *places(made), "--json"))
+    assert not said["running"]
+    assert said["state"].startswith("not running: last seen running on far-away (pid 7) at 1970-")
+    stopped = lamina("stop", "orders.sql", *places(made))
+    assert (stopped.exit_code, "last seen on far-away" in stopped.stdout) == (0, True)
+    with running(made.home):
+        assert answer(lamina("status", *places(made), "--json"))["running"]
+
+
+def test_stop_does_not_stop_the_run_that_a_supervisor_starts_next(made: HomeAndStore) -> None:
+    clock = SystemClock()
+    with present(made.home, "orders", clock=clock) as first:
+        old = first.status
+    with present(made.home, "orders", clock=clock) as second:
+        assert not _runs(made.home, old)
+        assert _runs(made.home, second.status)
 
 
 def test_who_does_not_answer_is_named(made: HomeAndStore) -> None:

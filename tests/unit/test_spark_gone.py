@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lamina.errors import StoreError
+from lamina.errors import SparkLost
 
 failures = pytest.importorskip("lamina.spark.failures")
 session = pytest.importorskip("lamina.spark.session")
@@ -17,7 +17,7 @@ GONE = [ConnectionRefusedError(111, "Connection refused"), protocol.Py4JNetworkE
 def test_a_jvm_that_has_gone_was_taken_for_an_output_that_cannot_be_written(
     error: Exception,
 ) -> None:
-    with pytest.raises(StoreError, match="Spark's JVM has gone"), failures.spark_errors():
+    with pytest.raises(SparkLost, match="lost the connection"), failures.spark_errors():
         raise error
 
 

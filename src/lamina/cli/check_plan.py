@@ -6,10 +6,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from lamina.cli.run_places import PipelinePlace, require_spark
 from lamina.cli.shapes import Shape
 from lamina.connectors.opening import bad_row_streams, open_sinks, sinks_of
 from lamina.engine.plans import EngineSettings
+from lamina.front.places import PipelinePlace, require_spark
 from lamina.pipeline.aggregates import AGGREGATES
 from lamina.pipeline.checks import check_pipeline, order
 from lamina.pipeline.expressions import calls

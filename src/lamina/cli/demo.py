@@ -19,12 +19,12 @@ from lamina.cli.demo_child import Kill, Life, live
 from lamina.cli.demo_input import ROWS_PER_FILE, draw, write_project
 from lamina.cli.demo_truth import Verdict, compare
 from lamina.cli.exits import Exit
-from lamina.cli.run_places import require_spark
 from lamina.cli.screen import Screen, json_option
 from lamina.cli.shapes import Shape
 from lamina.cli.words import counted
 from lamina.clock import SystemClock
 from lamina.errors import AlreadyExists
+from lamina.front.places import require_spark
 from lamina.os_errors import typed_errors
 
 PARTITIONS = 2

@@ -34,20 +34,18 @@ class RunScreen(Protocol):
         trace: TracebackType | None,
     ) -> None: ...
 
-    def starting(self, text: str) -> None: ...
-
     def recovered(self, report: RecoveryReport) -> None: ...
 
     def epoch(self, report: EpochReport) -> None: ...
 
     def status(self, status: Status) -> None: ...
 
-    def ended(self, status: Status, seconds: float) -> None: ...
+    def ended(self, status: Status) -> None: ...
 
 
 def open_screen(clock: Clock, *, as_json: bool) -> RunScreen:
     if as_json:
-        return JsonLines()
+        return JsonLines(clock)
     return LiveTable(clock) if sys.stderr.isatty() else Lines(clock)
 
 
@@ -57,16 +55,15 @@ class Lines:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._status: Status | None = None
+        self._ready_at = clock.monotonic()
 
     def __enter__(self) -> RunScreen:
         return self
 
     def __exit__(self, *_: object) -> None: ...
 
-    def starting(self, text: str) -> None:
-        self._line(text)
-
     def recovered(self, report: RecoveryReport) -> None:
+        self._ready_at = self._clock.monotonic()
         for line in recovery_lines(report):
             self._line(line)
 
@@ -75,13 +72,18 @@ class Lines:
 
     def status(self, status: Status) -> None:
         before, self._status = self._status, status
+        if status.phase == "starting":
+            self._line(f"starting Spark for {status.pipeline}")
         if status.why and not status.is_over and status.why != (before.why if before else ""):
             self._line(f"{'held' if status.phase == 'held' else 'trouble'}: {status.why}")
         if status.refused and status.refused != (before.refused if before else ""):
             self._line(f"no checkpoint was made: {status.refused}")
 
-    def ended(self, status: Status, seconds: float) -> None:
-        click.echo(summary(status, seconds))
+    def ended(self, status: Status) -> None:
+        click.echo(summary(status, self._seconds()))
+
+    def _seconds(self) -> float:
+        return self._clock.monotonic() - self._ready_at
 
     def _line(self, text: str) -> None:
         click.echo(printable(text), err=True)
@@ -111,9 +113,9 @@ class LiveTable(Lines):
         super().status(status)
         self._draw()
 
-    def ended(self, status: Status, seconds: float) -> None:
+    def ended(self, status: Status) -> None:
         self._live.stop()  # before the summary: it erases the lines where the table was
-        super().ended(status, seconds)
+        super().ended(status)
 
     def _draw(self) -> None:
         if self._status is not None:
@@ -127,7 +129,9 @@ class LiveTable(Lines):
 class JsonLines:
     """stdout is one JSON object per line, each with its `event`."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ready_at = clock.monotonic()
         self._status: Status | None = None
 
     def __enter__(self) -> RunScreen:
@@ -135,10 +139,8 @@ class JsonLines:
 
     def __exit__(self, *_: object) -> None: ...
 
-    def starting(self, text: str) -> None:
-        """Nothing has happened yet."""
-
     def recovered(self, report: RecoveryReport) -> None:
+        self._ready_at = self._clock.monotonic()
         json_line({"event": "recovered"} | recovery_shape(report))
 
     def epoch(self, report: EpochReport) -> None:
@@ -147,7 +149,8 @@ class JsonLines:
     def status(self, status: Status) -> None:
         self._status = status
 
-    def ended(self, status: Status, seconds: float) -> None:
+    def ended(self, status: Status) -> None:
+        seconds = self._clock.monotonic() - self._ready_at
         json_line({"event": "ended"} | status.shape() | {"seconds": round(seconds, 3)})
 
 
@@ -200,6 +203,8 @@ def summary(status: Status, seconds: float) -> str:
     saved = f"checkpoint of epoch {status.saved_epoch}" if status.saved_epoch else "no checkpoint"
     late = f", {counted(status.late, 'row')} late" if status.late else ""
     aside = f", {counted(status.without_time, 'row')} without time" if status.without_time else ""
+    if status.why:
+        return f"{status.phase}: {status.why}"
     return (
         f"{status.phase} at epoch {status.epoch}: {counted(status.rows, 'row')} read in "
         f"{seconds:.1f} s{late}{aside}; {saved}"

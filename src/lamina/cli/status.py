@@ -27,9 +27,9 @@ from lamina.connectors.opening import open_sinks
 from lamina.disk.base import Disk
 from lamina.errors import NotFound
 from lamina.format.manifest import ConnectorCheckpoint
-from lamina.recovery import RecoveryConfig
+from lamina.recovery import RecoveredState, RecoveryConfig
 from lamina.running.control import Process, Status, read_status
-from lamina.running.holder import find_holder
+from lamina.running.holder import find_holder, is_own_status
 from lamina.wal.home import Home
 
 
@@ -37,9 +37,9 @@ from lamina.wal.home import Home
 class Found:
     """All that the files say."""
 
-    home: Home
+    home: str
     store: str
-    rehearsal: Rehearsal
+    rehearsal: Rehearsal | None  # None: it starts for the first time, there is no log yet
     holder: Process | None
     said: Status | None
     segments: int
@@ -48,24 +48,27 @@ class Found:
 
     @property
     def epoch(self) -> int:
-        head = self.rehearsal.state.head
+        head = self.rehearsal.state.head if self.rehearsal else None
         return head.epoch if head else 0
 
     @property
     def saved_epoch(self) -> int:
-        newest = self.rehearsal.history.newest
+        newest = self.rehearsal.history.newest if self.rehearsal else None
         return newest.epoch if newest else 0
 
     @property
     def state(self) -> str:
-        """In a word or two: what a process does now, or how the last one ended."""
+        """In a few words: what a process does now, or how the last one ended."""
         said = self.said
         if self.holder is not None:
-            mine = said is not None and said.process == self.holder and not said.is_over
-            return said.phase if mine and said is not None else "recovering"
+            mine = is_own_status(said, self.holder)
+            return said.phase if mine and said is not None else "in use"
         if said is None:
             return "not running"
-        return f"not running: it {said.phase if said.is_over else 'was killed'}"
+        if said.is_over or said.process.is_here:
+            return f"not running: it {said.phase if said.is_over else 'was killed'}"
+        when = utc(said.updated_ms)
+        return f"not running: last seen {said.phase} on {said.host} (pid {said.pid}) at {when}"
 
 
 @click.command("status")
@@ -94,21 +97,28 @@ def status_command(
 
 def look(home: Path, store: str, sinks: dict[str, int] | None, screen: Screen) -> Found:
     """Read the logs as a start would, and who is there now."""
-    target = _home(home)
-    checkpointer = Checkpointer(open_at(store, {}, writable=False), vnode_count=None)
-    require_log(checkpointer)
     said = read_status(home)
+    holder = find_holder(home, said)
+    known = sinks if sinks is not None else dict(said.sinks) if said else {}
+    try:
+        target = _home(home)
+        checkpointer = Checkpointer(open_at(store, {}, writable=False), vnode_count=None)
+        require_log(checkpointer)
+    except NotFound:
+        if holder is None:
+            raise
+        return Found(str(home.absolute()), store, None, holder, said, 0, 0, known)
     rehearsal = rehearse(Stage(target, checkpointer, RecoveryConfig(), False, screen))
     sizes = list(_sizes(target.disk))
     return Found(
-        home=target,
+        home=target.disk.root,
         store=checkpointer.store.url,
         rehearsal=rehearsal,
-        holder=find_holder(home, said),
+        holder=holder,
         said=said,
         segments=len(sizes),
         wal_bytes=sum(sizes),
-        sinks=sinks if sinks is not None else dict(said.sinks) if said else {},
+        sinks=known,
     )
 
 
@@ -138,19 +148,23 @@ def _sizes(disk: Disk) -> Iterator[int]:
 
 
 def shape(found: Found) -> Shape:
-    state, history, holder = found.rehearsal.state, found.rehearsal.history, found.holder
-    newest = history.newest
+    rehearsal, holder = found.rehearsal, found.holder
+    state = rehearsal.state if rehearsal else None
+    offsets = state.source_offsets if state else {}
+    newest = rehearsal.history.newest if rehearsal else None
     return {
-        "home": found.home.disk.root,
+        "home": found.home,
         "store": found.store,
         "running": holder is not None,
         "process": None if holder is None else {"pid": holder.pid, "host": holder.host},
         "state": found.state,
         "epoch": found.epoch,
-        "watermark": state.watermark,
-        "source_watermarks": dict(state.source_watermarks),
-        "source_offsets": {n: dict(c.offsets) for n, c in sorted(state.source_offsets.items())},
-        "checkpoint": shapes.checkpoint(newest, history) if newest else None,
+        "watermark": state.watermark if state else None,
+        "source_watermarks": dict(state.source_watermarks) if state else {},
+        "source_offsets": {name: dict(each.offsets) for name, each in sorted(offsets.items())},
+        "checkpoint": shapes.checkpoint(newest, rehearsal.history)
+        if rehearsal and newest
+        else None,
         "unsaved_epochs": found.epoch - found.saved_epoch,
         "wal_segments": found.segments,
         "wal_bytes": found.wal_bytes,
@@ -162,11 +176,7 @@ def shape(found: Found) -> Shape:
 def _print(screen: Screen, found: Found) -> None:
     for name, text in _lines(found):
         screen.line(f"{name + ':':<12}{text}")
-    state = found.rehearsal.state
-    rows = [
-        (name, _offsets(each), watermark(state.source_watermarks.get(name)))
-        for name, each in sorted(state.source_offsets.items())
-    ]
+    rows = _sources(found.rehearsal.state) if found.rehearsal else []
     if rows:
         screen.line()
         screen.table(("SOURCE", "OFFSETS", "WATERMARK"), rows)
@@ -176,18 +186,26 @@ def _print(screen: Screen, found: Found) -> None:
         screen.table(("SINK", ">EPOCH", ">BEHIND"), sinks)
 
 
+def _sources(state: RecoveredState) -> list[tuple[str, str, str]]:
+    return [
+        (name, _offsets(each), watermark(state.source_watermarks.get(name)))
+        for name, each in sorted(state.source_offsets.items())
+    ]
+
+
 def _offsets(found: ConnectorCheckpoint) -> str:
     return ", ".join(f"{key}={value}" for key, value in sorted(found.offsets.items()))
 
 
 def _lines(found: Found) -> Iterator[tuple[str, str]]:
-    holder, newest, said = found.holder, found.rehearsal.history.newest, found.said
+    holder, said, rehearsal = found.holder, found.said, found.rehearsal
+    newest = rehearsal.history.newest if rehearsal else None
     by = f" (pid {holder.pid} on {holder.host})" if holder else ""
     yield "state", found.state + by
-    yield "home", found.home.disk.root
+    yield "home", found.home
     yield "store", found.store
     yield "epoch", str(found.epoch)
-    yield "watermark", watermark(found.rehearsal.state.watermark)
+    yield "watermark", watermark(rehearsal.state.watermark if rehearsal else None)
     unsaved = counted(max(found.epoch - found.saved_epoch, 0), "epoch")
     yield "checkpoint", f"epoch {newest.epoch}, {newest.id}; {unsaved} after it" if newest else "-"
     yield "log", f"{counted(found.segments, 'segment')}, {size(found.wal_bytes)}"

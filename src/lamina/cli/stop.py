@@ -14,12 +14,13 @@ from lamina.cli.run_places import PipelinePlace, pipeline_argument
 from lamina.cli.screen import Screen, json_option
 from lamina.cli.shapes import Shape
 from lamina.cli.target import open_at
+from lamina.cli.words import utc
 from lamina.clock import SystemClock
 from lamina.errors import NotFound, StoreUnavailable
 from lamina.os_errors import typed_errors
 from lamina.protocol.history import History
-from lamina.running.control import Ask, Process, ask, is_asked, read_status
-from lamina.running.holder import find_holder
+from lamina.running.control import Ask, Process, Status, ask, is_asked, read_status
+from lamina.running.holder import find_holder, is_own_status
 
 LOOK_AGAIN_S = 0.2
 TIMEOUT_S = 300.0
@@ -43,16 +44,17 @@ def stop_command(place: PipelinePlace, timeout: float, screen: Screen) -> None:
 
     Ends with 0 when nothing runs any more, also if nothing did.
     """
-    holder = _holder(place.home)
-    if holder is not None:
-        ask(place.home, Ask.STOP, holder)
-        _wait(lambda: _holder(place.home) != holder, f"{place.name} is ending", holder, timeout)
+    wait = _Wait(place, timeout)
+    run = wait.for_a_run()
+    if run is not None:
+        ask(place.home, Ask.STOP, run)
+        wait.until(lambda: not _runs(place.home, run), f"{place.name} is ending", run.process)
     if screen.as_json:
-        screen.json({"home": str(place.home.absolute()), "stopped": _shape(holder)})
-    elif holder is None:
-        screen.line("nothing runs in this home")
+        screen.json({"home": str(place.home.absolute()), "stopped": _shape(run)})
+    elif run is None:
+        screen.line("nothing runs in this home" + _last_seen(place.home))
     else:
-        screen.line(f"ended: pid {holder.pid} on {holder.host}, {_last_words(place.home)}")
+        screen.line(f"ended: pid {run.pid} on {run.host}, {_last_words(place.home)}")
 
 
 @click.command("checkpoint")
@@ -64,15 +66,16 @@ def checkpoint_command(place: PipelinePlace, timeout: float, screen: Screen) -> 
 
     Ends with 3 if nothing runs: what ended by itself, or was stopped, has made one.
     """
-    holder = _holder(place.home)
-    if holder is None:
+    wait = _Wait(place, timeout)
+    run = wait.for_a_run()
+    if run is None:
         raise NotFound(
             "no process runs this pipeline, so nobody can make a checkpoint",
             where=str(place.home),
             advice="`lamina status` shows the last one",
         )
-    ask(place.home, Ask.CHECKPOINT, holder)
-    _wait(lambda: _answered(place.home, holder), f"{place.name} is saving", holder, timeout)
+    ask(place.home, Ask.CHECKPOINT, run)
+    wait.until(lambda: _answered(place.home, run), f"{place.name} is saving", run.process)
     said = read_status(place.home)
     if said is not None and said.refused:
         raise StoreUnavailable(f"no checkpoint was made: {said.refused}", where=place.store)
@@ -91,11 +94,11 @@ def _answer(screen: Screen, place: PipelinePlace, history: History) -> None:
         screen.line(f"{newest.id}, epoch {newest.epoch}")
 
 
-def _answered(home: Path, holder: Process) -> bool:
+def _answered(home: Path, run: Status) -> bool:
     """The request is gone; or it never will be, because the process is."""
     if not is_asked(home, Ask.CHECKPOINT):
         return True
-    if _holder(home) != holder:
+    if not _runs(home, run):
         message = "the process ended before it could answer"
         raise NotFound(message, where=str(home), advice="`lamina status` shows how")
     return False
@@ -109,18 +112,56 @@ def _holder(home: Path) -> Process | None:
     return find_holder(home, read_status(home))
 
 
-def _wait(done: Callable[[], bool], what: str, holder: Process, timeout: float) -> None:
-    clock = SystemClock()
-    deadline = clock.monotonic() + timeout
-    console = Console(stderr=True, highlight=False, emoji=False)
-    with console.status(what):  # nothing where there is no terminal
-        while not done():
-            if clock.monotonic() >= deadline:
-                raise StoreUnavailable(
-                    f"pid {holder.pid} on {holder.host} has not answered in {timeout:g} s",
-                    advice="It ends its epoch first. Look at its output, or wait longer: --timeout",
-                )
-            clock.wait(LOOK_AGAIN_S)
+def _runs(home: Path, run: Status) -> bool:
+    """Whether this very run still has the home; a supervisor may have started another one."""
+    if _holder(home) is None:
+        return False
+    said = read_status(home)
+    return said is None or (said.run, said.pid) == (run.run, run.pid)
+
+
+class _Wait:
+    """Looks again and again, until a deadline."""
+
+    def __init__(self, place: PipelinePlace, timeout_s: float) -> None:
+        self._home = place.home
+        self._timeout_s = timeout_s
+        self._clock = SystemClock()
+        self._deadline = self._clock.monotonic() + timeout_s
+
+    def for_a_run(self) -> Status | None:
+        """What the run that has the home says of itself; None if nothing runs.
+
+        A process that has just taken the lock says it in a moment.
+        """
+        while (holder := _holder(self._home)) is not None:
+            said = read_status(self._home)
+            if is_own_status(said, holder):
+                return said
+            self._pause(holder)
+        return None
+
+    def until(self, done: Callable[[], bool], what: str, process: Process) -> None:
+        console = Console(stderr=True, highlight=False, emoji=False)
+        with console.status(what):  # nothing where there is no terminal
+            while not done():
+                self._pause(process)
+
+    def _pause(self, process: Process) -> None:
+        if self._clock.monotonic() >= self._deadline:
+            raise StoreUnavailable(
+                f"pid {process.pid} on {process.host} has not answered in {self._timeout_s:g} s",
+                advice="It ends its epoch first. Look at its output, or wait longer: --timeout",
+            )
+        self._clock.wait(LOOK_AGAIN_S)
+
+
+def _last_seen(home: Path) -> str:
+    """Of a run on another computer that did not say it was over: its lock is free."""
+    said = read_status(home)
+    if said is None or said.is_over or said.process.is_here:
+        return ""
+    return f"; last seen on {said.host} (pid {said.pid}) at {utc(said.updated_ms)}"
 
 
 def _last_words(home: Path) -> str:
@@ -131,5 +172,5 @@ def _last_words(home: Path) -> str:
     return f"{said.phase} at epoch {said.epoch}, checkpoint of epoch {said.saved_epoch}{why}"
 
 
-def _shape(holder: Process | None) -> Shape | None:
-    return None if holder is None else {"pid": holder.pid, "host": holder.host}
+def _shape(run: Status | None) -> Shape | None:
+    return None if run is None else {"pid": run.pid, "host": run.host}

@@ -11,6 +11,7 @@ from pathlib import Path
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.clock import Clock, SystemClock, new_writer_id
 from lamina.disk import LocalDisk
+from lamina.disk.base import Lock
 from lamina.engine.engine import Engine, EnginePlan, EngineSettings, FailPoint
 from lamina.engine.ports import Runner, Sink, Source
 from lamina.engine.publishing import check_taken
@@ -40,9 +41,13 @@ def open_engine(
     settings: EngineSettings | None = None,
     recovery: RecoveryConfig | None = None,
     clock: Clock | None = None,
+    lock: Lock | None = None,
     fail_point: FailPoint = lambda _: None,
 ) -> Engine:
-    """Claim the pipeline, recover it, and be ready for its next epoch."""
+    """Claim the pipeline, recover it, and be ready for its next epoch.
+
+    *lock* is the home's, of a caller who has it already and keeps it.
+    """
     clock, settings, home = clock or SystemClock(), settings or EngineSettings(), home.absolute()
     check_taken(sinks, plan.outputs)
     config = replace(recovery or RecoveryConfig(), partitions=settings.partitions)
@@ -57,6 +62,7 @@ def open_engine(
             sinks=list(sinks.values()),
             config=config,
             clock=clock,
+            lock=lock,
         ).run()
         on_failure.callback(recovered.close)
         _prepare(folder.path)

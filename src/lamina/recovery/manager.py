@@ -17,7 +17,7 @@ from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.parallel import run_bounded
 from lamina.checkpoint.progress import Progress, Report, silent
 from lamina.clock import Clock, SystemClock
-from lamina.disk.base import Disk
+from lamina.disk.base import Disk, Lock
 from lamina.errors import AlreadyExists, Corrupt, Fenced, NotFound, Refused, StoreError
 from lamina.format.commit import AdoptRecord, CommitRecord
 from lamina.format.manifest_model import Artifact, CheckpointManifest
@@ -73,7 +73,10 @@ class RecoveryManager:
         sinks: Sequence[RecoverableSink] = (),
         config: RecoveryConfig | None = None,
         clock: Clock | None = None,
+        lock: Lock | None = None,
     ) -> None:
+        """*lock* is the home's, of a caller who has it already and keeps it."""
+        self._lock = lock
         self._disk = disk
         self._checkpointer = checkpointer
         self._scratch = scratch
@@ -118,7 +121,7 @@ class RecoveryManager:
     def run(self, report: Report = silent) -> Recovered:
         """Claim, look, plan, restore and adopt; after it the pipeline may go on."""
         started = self._clock.monotonic()
-        home = claim_home(self._disk, self._clock)
+        home = claim_home(self._disk, self._clock, self._lock)
         with ExitStack() as on_failure:
             on_failure.callback(home.release)
             driver = self._claim(home, on_failure)

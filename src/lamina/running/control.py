@@ -1,10 +1,11 @@
 """How a running pipeline and the people around it talk: small files in its home.
 
 <home>/status.json           what the process says of itself; for people, the logs are the truth
-<home>/requests/stop         a person asks it to end; holds the pid and the host that are meant
-<home>/requests/checkpoint   a person asks it to save now; it goes when that is done
+<home>/requests/stop         a person asks it to end; names the run that is meant
+<home>/requests/checkpoint   a person asks it to save now; removed when that is done
 
-A request is for one process: what was left of an older one is swept away, never obeyed.
+A request names one run: what was left for an older one is removed, never obeyed. (A process id and
+a host name do not name a run: in a new container both are often those of the one before.)
 """
 
 from __future__ import annotations
@@ -41,11 +42,6 @@ class Process:
     def is_here(self) -> bool:
         return self.host == platform.node()
 
-    @property
-    def may_live(self) -> bool:
-        """False only if it is of this computer and gone."""
-        return not self.is_here or is_alive(self.pid)
-
 
 def this_process() -> Process:
     return Process(os.getpid(), platform.node())
@@ -68,7 +64,7 @@ class Status:
     pipeline: str
     pid: int
     host: str
-    phase: str  # running, waiting, held, ended or failed
+    phase: str  # starting, running, waiting, held, ended or failed
     started_ms: int
     updated_ms: int
     epoch: int = 0
@@ -82,6 +78,7 @@ class Status:
     sinks: Mapping[str, int] = field(default_factory=dict)  # the last epoch of each
     why: str = ""  # it is held, has failed, or tries something again
     refused: str = ""  # why the last checkpoint that a person asked for was not made
+    run: str = ""  # which run this is; empty: of a release that had no names for runs
 
     @property
     def process(self) -> Process:
@@ -114,12 +111,13 @@ def write_status(home: Path, status: Status) -> None:
     _replace(home / STATUS, canonical.encode(status.shape()))
 
 
-def ask(home: Path, what: Ask, of: Process) -> None:
-    """Leave a request for a process that runs in *home*."""
+def ask(home: Path, what: Ask, of: Status) -> None:
+    """Leave a request for the run that says *of* itself in *home*."""
     path = _request(home, what)
     with typed_errors(path):
         path.parent.mkdir(exist_ok=True)
-    _replace(path, canonical.encode({"pid": of.pid, "host": of.host}))
+    legacy: dict[str, Json] = {"pid": of.pid, "host": of.host}  # all that older releases look at
+    _replace(path, canonical.encode({"run": of.run} if of.run else legacy))
 
 
 def is_asked(home: Path, what: Ask) -> bool:
@@ -129,8 +127,8 @@ def is_asked(home: Path, what: Ask) -> bool:
         return path.exists()
 
 
-def take_request(home: Path, what: Ask, me: Process) -> bool:
-    """Whether *me* is asked; a request for another process is from the past, and goes."""
+def take_request(home: Path, what: Ask, run: str) -> bool:
+    """Whether this *run* is asked; a request for another one is from the past and is removed."""
     path = _request(home, what)
     with typed_errors(path):
         try:
@@ -138,7 +136,7 @@ def take_request(home: Path, what: Ask, me: Process) -> bool:
         except FileNotFoundError:
             return False
     try:
-        meant = canonical.decode(data, str(path)) == {"pid": me.pid, "host": me.host}
+        meant = canonical.decode(data, str(path)) == {"run": run}
     except Corrupt:
         meant = False
     if not meant:

@@ -1,11 +1,14 @@
-"""Who has the lock of a home, found out without touching it.
+"""Who holds the lock of a home. Only the lock decides whether a pipeline runs.
 
-Trying the lock would do, but for an instant it would keep a pipeline from starting. Linux lists all
-locks in /proc/locks; elsewhere what the process said of itself has to do.
+Linux lists all locks of this computer in /proc/locks. Where that shows nobody (another container,
+another computer, no Linux) and the last status does not say that the run is over, the lock itself
+is tried for an instant; a starting pipeline tries more than once for that reason (`presence`).
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,14 +19,40 @@ LOCKS = Path("/proc/locks")
 
 
 def find_holder(home: Path, status: Status | None, *, locks: Path = LOCKS) -> Process | None:
-    """The process that runs the pipeline of *home*; None if nobody seems to."""
+    """The process that runs the pipeline of *home*; None if nobody holds its lock."""
     pid = next(_pids(home / HOME_LOCK, locks), None)
     if pid is not None:
         return Process(pid, this_process().host)
-    if status is None or status.is_over or not status.process.may_live:
+    if status is None or status.is_over:
         return None
-    # It says that it runs. Here /proc/locks would show it, where there is one.
-    return None if status.process.is_here and locks.exists() else status.process
+    return status.process if _is_locked(home / HOME_LOCK) else None
+
+
+def is_own_status(status: Status | None, holder: Process) -> bool:
+    """Whether *status* is what *holder* said, and not what was left by a run before it.
+
+    From another container a process has another name: there the status has to be believed.
+    """
+    if status is None or status.is_over:
+        return False
+    return status.process == holder or not status.process.is_here
+
+
+def _is_locked(lock: Path) -> bool:
+    """Whether anybody holds it; False also where that cannot be found out."""
+    try:
+        fd = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return False
 
 
 def _pids(lock: Path, locks: Path) -> Iterator[int]:

@@ -9,18 +9,18 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 from typing import Protocol
 
 from lamina.clock import Clock
 from lamina.engine.plans import EpochReport
-from lamina.errors import LaminaError, StoreError
+from lamina.errors import SparkLost, StoreError
 from lamina.ids import CheckpointId
 from lamina.recovery.state import RecoveryReport
-from lamina.running.control import Ask, Status, answer, take_request, this_process, write_status
+from lamina.running.control import Ask, Status
+from lamina.running.presence import Presence
 
 POLL_S = 0.5
 SAY_AGAIN_S = 5.0
@@ -40,6 +40,9 @@ class Running(Protocol):
 
     @property
     def epoch(self) -> int: ...
+
+    @property
+    def saved_epoch(self) -> int: ...
 
     @property
     def held(self) -> str: ...
@@ -92,58 +95,41 @@ class Loop:
         self,
         engine: Running,
         *,
-        home: Path,
-        name: str,
+        here: Presence,
         clock: Clock,
         stop: threading.Event,
         watcher: Watcher | None = None,
         until: Until | None = None,
         interval_s: float = 0.0,
-        saved_epoch: Callable[[], int] = lambda: 0,
     ) -> None:
-        """*saved_epoch* tells the epoch of the last checkpoint."""
         self._engine = engine
-        self._home = home
+        self._here = here
         self._clock = clock
         self._stop = stop
         self._watcher = watcher or Watcher()
         self._until = until or Until()
         self._interval_s = interval_s
-        self._saved_epoch = saved_epoch
-        self._me = this_process()
         self._said_at = clock.monotonic()
-        now = clock.now_ms()
-        self._status = Status(name, self._me.pid, self._me.host, "running", now, now, engine.epoch)
 
     def run(self) -> Status:
-        """Run to the end and say so, whatever the end is."""
-        why = ""
-        try:
-            self._say("running", saved_epoch=self._engine.report.checkpoint_epoch)
-            self._watcher.recovered(self._engine.report)
-            self._epochs()
-            self._engine.drain()
-            made = self._engine.checkpoint()
-            self._say("ended", saved_epoch=self._engine.epoch if made is not None else 0)
-        except LaminaError as error:
-            why = str(error)
-            raise
-        finally:
-            self._leave(why)
-        return self._status
-
-    def _leave(self, why: str) -> None:
-        """The last words; what ends the run is more important than a failure to say so."""
-        with suppress(LaminaError):
-            if not self._status.is_over:
-                self._say("failed", why=why)
-            answer(self._home, Ask.STOP)
-            answer(self._home, Ask.CHECKPOINT)
+        """Run to the end and say so; an end by an error is said by who made the presence."""
+        self._say("running", saved_epoch=self._engine.report.checkpoint_epoch)
+        self._watcher.recovered(self._engine.report)
+        self._epochs()
+        self._engine.drain()
+        made = self._engine.checkpoint()
+        self._say("ended", saved_epoch=self._engine.epoch if made is not None else 0, why="")
+        return self._here.status
 
     def _epochs(self) -> None:
         while not self._is_over():
             started = self._clock.monotonic()
-            report = self._engine.step()
+            try:
+                report = self._engine.step()
+            except SparkLost:
+                if self._stop.is_set():  # whoever stops this run has ended its JVM first
+                    return
+                raise
             if report is not None:
                 self._note(report)
                 if self._until.once:
@@ -156,9 +142,9 @@ class Loop:
             self._rest(max(self._interval_s - spent, 0.0 if report is not None else POLL_S))
 
     def _is_over(self) -> bool:
-        if take_request(self._home, Ask.STOP, self._me):
+        if self._here.is_asked(Ask.STOP):
             self._stop.set()
-        if take_request(self._home, Ask.CHECKPOINT, self._me):
+        if self._here.is_asked(Ask.CHECKPOINT):
             self._save_now()
         return self._stop.is_set() or self._until.is_reached(self._engine.epoch)
 
@@ -185,16 +171,16 @@ class Loop:
         else:
             saved = self._engine.epoch if made is not None else 0
             self._say("running", saved_epoch=saved, refused="")
-        answer(self._home, Ask.CHECKPOINT)
+        self._here.answer(Ask.CHECKPOINT)
 
     # what it says
 
     def _note(self, report: EpochReport) -> None:
-        status = self._status
+        status = self._here.status
         read = sum(report.rows.values())
         self._say(
             "running",
-            saved_epoch=max(self._saved_epoch(), status.saved_epoch),
+            saved_epoch=max(self._engine.saved_epoch, status.saved_epoch),
             rows=status.rows + read,
             rows_per_s=round(read / report.seconds) if report.seconds > 0 else 0,
             late=status.late + report.late,
@@ -209,21 +195,13 @@ class Loop:
         held = self._engine.held
         phase, why = "held" if held else "waiting", held or self._engine.trouble
         late = self._clock.monotonic() - self._said_at >= SAY_AGAIN_S
-        if late or (phase, why) != (self._status.phase, self._status.why):
+        if late or (phase, why) != (self._here.status.phase, self._here.status.why):
             self._say(phase, why=why)
 
     def _say(self, phase: str, **changes: object) -> None:
-        self._status = replace(
-            self._status,
-            phase=phase,
-            updated_ms=self._clock.now_ms(),
-            epoch=self._engine.epoch,
-            sinks=self._engine.publisher.epochs(),
-            **changes,  # type: ignore[arg-type]  # fields of Status
-        )
         self._said_at = self._clock.monotonic()
-        write_status(self._home, self._status)
-        self._watcher.status(self._status)
+        sinks = self._engine.publisher.epochs()
+        self._here.say(phase, epoch=self._engine.epoch, sinks=sinks, **changes)
 
 
 @contextmanager

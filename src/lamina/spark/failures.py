@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from lamina.errors import LaminaError, NotFound, Refused, StoreError, StoreFull, all_errors
+from lamina.errors import LaminaError, NotFound, Refused, SparkLost, StoreFull, all_errors
 
 LENGTH_MAX = 600
 NOTHING = "Nothing of this epoch is committed"
@@ -30,6 +30,7 @@ _MALFORMED = "[MALFORMED_RECORD_IN_PARSING"
 _OTHER_TYPE = re.compile(
     r"Parquet column \[(.+?)\]\. Expected Spark type (.+?), actual Parquet type (\S+?)\."
 )
+_SHUT_DOWN = "because SparkContext was shut down"
 _FULL = "No space left on device"
 _KINDS = {kind.__name__: kind for kind in all_errors()}
 
@@ -40,10 +41,7 @@ def spark_errors() -> Iterator[None]:
     try:
         yield
     except (ConnectionError, Py4JNetworkError) as error:
-        raise StoreError(
-            f"Spark's JVM has gone, or cannot be reached: {error}",
-            advice="What it was doing is not committed. Find out what ended it, and start again",
-        ) from error
+        raise SparkLost(f"lost the connection to Spark's JVM: {error}") from error
     except (PySparkException, Py4JError) as error:
         raise meaning(str(error)) from error
 
@@ -54,6 +52,8 @@ def meaning(text: str) -> LaminaError:
     if ours and ours[-1][0] in _KINDS:
         name, message = ours[-1]
         return _KINDS[name](message[:LENGTH_MAX], advice=NOTHING)
+    if _SHUT_DOWN in text:
+        return SparkLost("Spark was shut down while it ran a job")
     if _FULL in text:
         message = f"Spark has no room for what it writes: {line_of(text)}"
         return StoreFull(message, advice=f"{NOTHING}. SPARK_LOCAL_DIRS says where that is")

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TextIO
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
 from lamina.clock import Clock, SystemClock
 from lamina.connectors.opening import open_sinks
+from lamina.disk.base import Lock
 from lamina.engine.engine import Engine
 from lamina.engine.opening import open_engine
-from lamina.engine.plans import EngineSettings, FailPoint
+from lamina.engine.plans import FailPoint
 from lamina.pipeline.checks import check_pipeline, order
 from lamina.pipeline.model import Pipeline
-from lamina.recovery.manager import RecoveryConfig
+from lamina.running.control import Status
 from lamina.running.loop import Loop, Until, Watcher, stopping
+from lamina.running.presence import Presence, present
+from lamina.running.settings import RunSettings
 from lamina.spark.failures import spark_errors
 from lamina.spark.frames import own_session
 from lamina.spark.internals import active
@@ -27,25 +28,7 @@ from lamina.spark.sources import open_source
 from lamina.spark.streams import compile_pipeline
 from lamina.store import open_store
 
-__all__ = ["RunSettings", "Watcher", "open_pipeline", "run"]
-
-
-@dataclass(frozen=True, slots=True)
-class RunSettings:
-    """Where a pipeline lives, and when a run of it ends."""
-
-    home: Path
-    store: str
-    name: str = "pipeline"
-    folder: Path = field(default_factory=Path)  # relative paths of sources and sinks are below it
-    file: str = "pipeline"
-    once: bool = False  # stop after one epoch, or when there is nothing for one
-    available_now: bool = False  # stop when everything there is has been read
-    until_epoch: int | None = None  # stop when this one is committed
-    interval_s: float = 0.0  # at least this long from one epoch to the next
-    engine: EngineSettings = field(default_factory=EngineSettings)
-    recovery: RecoveryConfig = field(default_factory=RecoveryConfig)
-    out: TextIO | None = None  # where console sinks write; None: standard output
+__all__ = ["RunSettings", "Until", "Watcher", "open_pipeline", "run", "run_here"]
 
 
 def run(
@@ -63,27 +46,52 @@ def run(
     SIGTERM, SIGINT and *stop* let the epoch end, then comes a checkpoint.
     """
     wanted, clock, stop = run_settings, clock or SystemClock(), stop or threading.Event()
+    watcher = watcher or Watcher()
     check_pipeline(pipeline, file=wanted.file)
-    with stopping(stop):
-        with spark_errors():
-            engine = open_pipeline(
-                pipeline, wanted, spark=spark, clock=clock, fail_point=fail_point
-            )
-        try:
-            Loop(
-                engine,
-                home=wanted.home,
-                name=wanted.name,
-                clock=clock,
-                stop=stop,
-                watcher=watcher,
-                until=Until(wanted.once, wanted.available_now, wanted.until_epoch),
-                interval_s=wanted.interval_s,
-                saved_epoch=lambda: engine.saved_epoch,
-            ).run()
-        finally:
-            engine.close()
-        return engine.epoch
+    with (
+        stopping(stop),
+        present(wanted.home, wanted.name, clock=clock, listener=watcher.status) as here,
+    ):
+        return run_here(
+            pipeline,
+            wanted,
+            here,
+            spark=spark,
+            watcher=watcher,
+            clock=clock,
+            stop=stop,
+            fail_point=fail_point,
+        ).epoch
+
+
+def run_here(
+    pipeline: Pipeline,
+    wanted: RunSettings,
+    here: Presence,
+    *,
+    spark: SparkSession,
+    watcher: Watcher,
+    clock: Clock,
+    stop: threading.Event,
+    fail_point: FailPoint = lambda _: None,
+) -> Status:
+    """Run a pipeline that is checked, in a home whose lock is held."""
+    with spark_errors():
+        engine = open_pipeline(
+            pipeline, wanted, spark=spark, clock=clock, lock=here.lock, fail_point=fail_point
+        )
+    try:
+        return Loop(
+            engine,
+            here=here,
+            clock=clock,
+            stop=stop,
+            watcher=watcher,
+            until=wanted.until,
+            interval_s=wanted.interval_s,
+        ).run()
+    finally:
+        engine.close()
 
 
 def open_pipeline(
@@ -92,6 +100,7 @@ def open_pipeline(
     *,
     spark: SparkSession,
     clock: Clock,
+    lock: Lock | None = None,
     fail_point: FailPoint = lambda _: None,
 ) -> Engine:
     """A pipeline that is compiled, claimed and recovered: each `step` is an epoch."""
@@ -116,5 +125,6 @@ def open_pipeline(
         settings=wanted.engine,
         recovery=wanted.recovery,
         clock=clock,
+        lock=lock,
         fail_point=fail_point,
     )

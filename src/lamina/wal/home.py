@@ -13,7 +13,8 @@ from lamina.format.home_names import DRIVER, HOME_LOCK, IDENTITY
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where the log is, and which one it is; *lock* is None for those who only look."""
+    """Where the log is, and which one it is; *lock* is None for those who only look, or
+    whose caller has it."""
 
     disk: Disk
     identity: bytes
@@ -29,10 +30,25 @@ class Home:
             self.lock.release()
 
 
-def claim_home(disk: Disk, clock: Clock) -> Home:
-    """Take the lock of the home for life; make the home if it is new. Fenced if it is taken."""
+def claim_home(disk: Disk, clock: Clock, held: Lock | None = None) -> Home:
+    """Take the lock of the home for life; make the home if it is new. Fenced if it is taken.
+
+    *held* is the lock of a caller who has it already; it stays the caller's.
+    """
     disk.make_folder("")
     disk.make_folder(DRIVER)
+    lock = None if held is not None else _take_lock(disk)
+    try:
+        identity = _identity(disk) or _create(disk, clock)
+        disk.sync_folder("")  # its maker may have been killed before the name was durable
+    except BaseException:
+        if lock is not None:
+            lock.release()
+        raise
+    return Home(disk, identity, lock)
+
+
+def _take_lock(disk: Disk) -> Lock:
     lock = disk.try_lock(HOME_LOCK)
     if lock is None:
         raise Fenced(
@@ -40,13 +56,7 @@ def claim_home(disk: Disk, clock: Clock) -> Home:
             where=disk.root,
             advice="Two processes must not run one pipeline; stop the other one first",
         )
-    try:
-        identity = _identity(disk) or _create(disk, clock)
-        disk.sync_folder("")  # its maker may have been killed before the name was durable
-    except BaseException:
-        lock.release()
-        raise
-    return Home(disk, identity, lock)
+    return lock
 
 
 def read_home(disk: Disk) -> Home:

@@ -1,0 +1,102 @@
+"""The options of `lamina.run` and of `lamina run`, and the settings they become."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, TextIO, TypedDict
+
+from lamina.engine.plans import EngineSettings
+from lamina.engine.ports import Limits
+from lamina.errors import UsageError
+from lamina.front.places import PipelinePlace
+from lamina.recovery import RecoveryConfig
+from lamina.running.loop import Until
+from lamina.running.settings import RunSettings
+from lamina.state.vnodes import VNODE_COUNT
+
+
+class RunOptions(TypedDict, total=False):
+    """Keyword arguments of `lamina.run`; each is an option of `lamina run` (docs/cli.md)."""
+
+    partitions: int  # number of key partitions, a power of two; may change at any restart
+    once: bool  # end after one epoch
+    available_now: bool  # end when everything available has been read
+    drain: bool  # the same, and close every window: nothing more is to come
+    until_epoch: int | None  # end when this epoch is committed
+    interval_s: float  # minimum time between epoch starts
+    max_rows: int | None  # of a source, in one epoch
+    max_files: int | None
+    max_ahead_s: float | None  # a row further ahead does not move the watermark
+    checkpoint_epochs: int  # checkpoint every N epochs; 0 turns this trigger off
+    checkpoint_interval_s: float | None  # checkpoint when the last one is this old
+    lose_after: int | None  # give up every epoch after this one, for ever
+    take_over_home: bool  # the home that owns the pipeline is lost
+    start_fresh: bool  # give up everything
+    sinks_from_now: Collection[str]  # sinks that need not get the epochs they lack
+    reuse_state: Collection[str]  # streams whose state still means the same
+    drop_state: Collection[str]  # streams that are gone, and whose state may go
+    out: TextIO | None  # where console sinks write; default: standard output
+
+
+PARTITIONS = 2
+
+
+def settings_of(place: PipelinePlace, file: str, options: RunOptions) -> RunSettings:
+    """UsageError if an option is wrong, or contradicts another one."""
+    unknown = sorted(set(options) - set(RunOptions.__annotations__))
+    if unknown:
+        raise UsageError(f"there is no option {unknown[0]!r}")
+    _check(options)
+    return RunSettings(
+        home=place.home,
+        store=place.store,
+        name=place.name,
+        folder=place.folder,
+        file=file,
+        until=_until(options),
+        interval_s=options.get("interval_s", 0.0),
+        engine=_engine(options),
+        recovery=RecoveryConfig(
+            lose_after=options.get("lose_after"),
+            take_over_home=options.get("take_over_home", False),
+            start_fresh=options.get("start_fresh", False),
+            sinks_from_now=frozenset(options.get("sinks_from_now", ())),
+        ),
+        out=options.get("out"),
+    )
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    partitions = options.get("partitions", PARTITIONS)
+    if not 1 <= partitions <= VNODE_COUNT or partitions & (partitions - 1):
+        limits = f"from 1 to {VNODE_COUNT}"
+        raise UsageError(f"{partitions} partitions: the number must be a power of two {limits}")
+    for name in ("interval_s", "max_ahead_s", "checkpoint_interval_s", "checkpoint_epochs"):
+        if (options.get(name) or 0) < 0:
+            raise UsageError(f"{name} is {options[name]}: it must not be negative")
+    for name in ("max_rows", "max_files"):
+        if (given := options.get(name)) is not None and given < 1:
+            raise UsageError(f"{name} is {given}: it must be at least 1")
+    if options.get("drain") and (options.get("once") or options.get("until_epoch") is not None):
+        raise UsageError("--drain reads everything: it contradicts --once and --until-epoch")
+    if options.get("start_fresh") and options.get("lose_after") is not None:
+        raise UsageError("--start-fresh gives up everything: --lose-after has no meaning with it")
+
+
+def _until(options: RunOptions) -> Until:
+    everything = options.get("available_now", False) or options.get("drain", False)
+    return Until(options.get("once", False), everything, options.get("until_epoch"))
+
+
+def _engine(options: RunOptions) -> EngineSettings:
+    ahead_s = options.get("max_ahead_s")
+    return EngineSettings(
+        partitions=options.get("partitions", PARTITIONS),
+        limits=Limits(options.get("max_rows"), options.get("max_files")),
+        max_ahead_us=None if ahead_s is None else round(ahead_s * 1_000_000),
+        checkpoint_epochs=options.get("checkpoint_epochs", EngineSettings().checkpoint_epochs),
+        checkpoint_s=options.get("checkpoint_interval_s"),
+        drain=options.get("drain", False),
+        reuse_state=frozenset(options.get("reuse_state", ())),
+        drop_state=frozenset(options.get("drop_state", ())),
+    )

@@ -1,0 +1,175 @@
+"""`lamina.run`: a pipeline from its file to its end. The command `lamina run` is this call."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from lamina.clock import Clock, SystemClock
+from lamina.connectors.opening import open_sinks
+from lamina.errors import SparkLost, UsageError
+from lamina.front.options import RunOptions, settings_of
+from lamina.front.places import PipelinePlace, place_of, require_spark
+from lamina.pipeline.builder import PipelineBuilder
+from lamina.pipeline.checks import check_pipeline
+from lamina.pipeline.model import Pipeline
+from lamina.running.control import Status
+from lamina.running.loop import Watcher, stopping
+from lamina.running.presence import Presence, present
+from lamina.running.settings import RunSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PipelineLike = str | os.PathLike[str] | Pipeline | PipelineBuilder
+MASTER = "local[*]"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """The Spark to run on: a session that is there, or how to start one."""
+
+    scratch: Path  # for what Spark writes
+    session: SparkSession | None = None
+    master: str = MASTER
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+
+def run(
+    pipeline: PipelineLike,
+    *,
+    home: str | os.PathLike[str] | None = None,
+    store: str | None = None,
+    name: str = "",
+    folder: str | os.PathLike[str] = "",
+    spark: SparkSession | None = None,
+    master: str = "",
+    conf: Mapping[str, str] | None = None,
+    watcher: Watcher | None = None,
+    stop: threading.Event | None = None,
+    **options: Unpack[RunOptions],
+) -> Status:
+    """Run a pipeline, epoch after epoch, until something ends it; how it ended.
+
+    *pipeline* is a pipeline file or a `lamina.Pipeline()`; what it keeps (*home* and *store*) is in
+    `.lamina` beside the file unless given. A pipeline made in Python can have a *name* and a
+    *folder* that its relative paths are below. An existing SparkSession (*spark*) is used and left
+    unchanged; otherwise one is started with *master* and *conf*. SIGTERM, SIGINT, `lamina stop` and
+    *stop* let the epoch end, then comes a checkpoint. The *options* are those of `lamina run`.
+    """
+    place, what = locate(pipeline, home=home, store=store, name=name, folder=folder)
+    settings = settings_of(place, str(pipeline) if what is None else place.name, options)
+    launch = _launch(place.scratch, spark, master, conf or {})
+    model = place.read() if what is None else what
+    _check(model, settings)
+    return _run(model, settings, launch, watcher=watcher or Watcher(), stop=stop)
+
+
+def locate(
+    pipeline: PipelineLike,
+    *,
+    home: str | os.PathLike[str] | None = None,
+    store: str | None = None,
+    name: str = "",
+    folder: str | os.PathLike[str] = "",
+) -> tuple[PipelinePlace, Pipeline | None]:
+    """Where a pipeline lives; and the pipeline itself, if it is not in a file."""
+    model = pipeline.build() if isinstance(pipeline, PipelineBuilder) else pipeline
+    if isinstance(model, Pipeline):
+        return place_of(Path(folder, name or "pipeline"), home, store), model
+    if name or folder:
+        raise UsageError("a pipeline file has its own name and folder: give neither")
+    return place_of(model, home, store), None
+
+
+def _launch(
+    scratch: Path, spark: SparkSession | None, master: str, conf: Mapping[str, str]
+) -> Launch:
+    if spark is not None and (master or conf):
+        raise UsageError("the session is there already: master and conf cannot change it")
+    if "spark.master" in conf:
+        message = "spark.master as a setting would override the master"
+        raise UsageError(message, advice="Give it as --master (in Python: master=...)")
+    return Launch(scratch, spark, master or MASTER, conf)
+
+
+def _check(pipeline: Pipeline, settings: RunSettings) -> None:
+    """Everything that needs no Spark is checked before one is started."""
+    check_pipeline(pipeline, file=settings.file)
+    sinks = open_sinks(pipeline, settings.folder, home=settings.home, file=settings.file)
+    _check_named("--reuse-state", "stream", settings.engine.reuse_state, pipeline.streams)
+    _check_named("--sink-from-now", "sink", settings.recovery.sinks_from_now, sinks)
+
+
+def _check_named(flag: str, what: str, named: frozenset[str], known: Collection[str]) -> None:
+    """A name that nothing has would be passed over in silence."""
+    for name in sorted(named - set(known)):
+        raise UsageError(
+            f"{flag} {name}: the pipeline has no {what} of this name",
+            advice=f"It has {', '.join(sorted(known)) or 'none'}",
+        )
+
+
+def _run(
+    pipeline: Pipeline,
+    settings: RunSettings,
+    launch: Launch,
+    *,
+    watcher: Watcher,
+    stop: threading.Event | None,
+) -> Status:
+    """Be seen in the home first: a run can be stopped while Spark is still starting."""
+    clock, stop = SystemClock(), stop or threading.Event()
+    require_spark("running a pipeline")
+    with (
+        stopping(stop),
+        present(settings.home, settings.name, clock=clock, listener=watcher.status) as here,
+    ):
+        try:
+            return _run_on_spark(
+                pipeline, settings, launch, here, watcher=watcher, clock=clock, stop=stop
+            )
+        except SparkLost:
+            if not stop.is_set():
+                raise
+            here.say("ended", why="Spark was ended before the pipeline")
+            return here.status
+
+
+def _run_on_spark(
+    pipeline: Pipeline,
+    settings: RunSettings,
+    launch: Launch,
+    here: Presence,
+    *,
+    watcher: Watcher,
+    clock: Clock,
+    stop: threading.Event,
+) -> Status:
+    from lamina.spark.running import run_here  # noqa: PLC0415  an extra
+
+    with _session(launch, settings.name) as session:
+        return run_here(
+            pipeline, settings, here, spark=session, watcher=watcher, clock=clock, stop=stop
+        )
+
+
+@contextmanager
+def _session(launch: Launch, name: str) -> Iterator[SparkSession]:
+    from lamina.spark.session import start_session, stop_session  # noqa: PLC0415  an extra
+
+    if launch.session is not None:
+        yield launch.session
+        return
+    logging.getLogger().addHandler(logging.NullHandler())  # Py4J logs what it also raises
+    session = start_session(name, launch.scratch, master=launch.master, settings=launch.conf)
+    try:
+        yield session
+    finally:
+        stop_session(session)

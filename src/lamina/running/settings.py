@@ -1,0 +1,27 @@
+"""How a pipeline is run: where it lives, when a run ends, and what only a person may decide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+from lamina.engine.plans import EngineSettings
+from lamina.recovery.manager import RecoveryConfig
+from lamina.running.loop import Until
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """Where a pipeline lives, and when a run of it ends."""
+
+    home: Path
+    store: str
+    name: str = "pipeline"
+    folder: Path = field(default_factory=Path)  # relative paths of sources and sinks are below it
+    file: str = "pipeline"  # for error messages
+    until: Until = field(default_factory=Until)
+    interval_s: float = 0.0  # minimum time between epoch starts
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    recovery: RecoveryConfig = field(default_factory=RecoveryConfig)
+    out: TextIO | None = None  # where console sinks write; None: standard output
