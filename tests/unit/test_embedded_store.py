@@ -125,7 +125,7 @@ def test_offsets_and_watermarks_are_carried_through_commits_crashes_and_checkpoi
     for life in ("wal", "checkpoint"):
         said = {name: dict(each.offsets) for name, each in store.offsets.items()}
         assert said == {"a": {"p": "3"}, "b": {"p": "2"}}, life
-        assert (store.watermark, store._source_watermarks) == (10, {"a": 7})
+        assert (store.watermark, store._at.source_watermarks) == (10, {"a": 7})
         store.checkpoint()
         kill(store)
         store = lamina.open(tmp_path)

@@ -1,15 +1,21 @@
-"""A checkpoint of keyed state, made beside further epochs: it reads lists that never change."""
+"""Checkpoints of keyed state, made beside further epochs: they read lists that never change.
+
+If a log entry was put and no answer came, the next attempt looks first: what exists is used. If the
+log goes on from something else than this process thinks, or the parent's manifest is damaged, the
+next checkpoint is a full one: it stands on nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from lamina.checkpoint.background import Background
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.state import SavedState, save
+from lamina.errors import Corrupt, NotFound, Refused
 from lamina.format.commit import CommitRecord
-from lamina.format.log import Committed
+from lamina.format.log import Begin, Committed
 from lamina.format.manifest import with_operators
 from lamina.format.manifest_model import CheckpointManifest, SinkCommitStatus
 from lamina.ids import CheckpointId
@@ -40,57 +46,129 @@ class Pipeline:
 NO_PIPELINE = Pipeline()
 
 
-class Saving(Background[Saved]):
-    """One checkpoint on its way; `wait` gives it, or raises what went wrong."""
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """A checkpoint that is complete but for its log entry."""
+
+    begin: Begin
+    manifest: CheckpointManifest
+    state: SavedState
+
+
+class Saver:
+    """Makes the checkpoints of one process, one at a time."""
 
     def __init__(
+        self, checkpointer: Checkpointer, folder: RunFolder, *, compression: str | None = None
+    ) -> None:
+        self._checkpointer = checkpointer
+        self._folder = folder
+        self._compression = compression
+        self._unclear: _Attempt | None = None  # its entry may be in the log: no answer came
+
+    def begin(
         self,
-        checkpointer: Checkpointer,
         commit: CommitRecord,
         operators: Mapping[str, OperatorState],
-        folder: RunFolder,
         *,
         parent: CheckpointId | None,
         pipeline: Pipeline = NO_PIPELINE,
-        compression: str | None = None,
-    ) -> None:
-        self._checkpointer = checkpointer
-        self._commit = commit
-        self._operators = operators
-        self._folder = folder
-        self._parent = parent
-        self._pipeline = pipeline
-        self._compression = compression
-        super().__init__("lamina-checkpoint", self._save)
+    ) -> Saving:
+        """Start one; what it gives may be an earlier one, which turns out to exist already."""
+        return Saving(commit.epoch, lambda: self._save(_Work(commit, operators, pipeline), parent))
 
-    def _save(self) -> Saved:
-        begin = self._checkpointer.begin(self._parent, full=self._parent is None)
-        saved = save(
-            self._checkpointer,
-            begin,
-            self._operators,
-            self._folder,
-            compression=self._compression,
+    def _save(self, work: _Work, parent: CheckpointId | None) -> Saved:
+        if landed := self._landed():
+            return landed
+        parent = self._usable(parent)
+        try:
+            return self._make(work, parent)
+        except Refused:
+            if self._goes_on_from(parent):
+                raise
+            # An earlier attempt has come through after all, between our look and our entry.
+            return self._landed() or self._make(work, None)
+
+    def _landed(self) -> Saved | None:
+        """The attempt that no answer came for, if the log goes on from it."""
+        unclear = self._unclear
+        history = self._checkpointer.history()
+        if unclear is None or history.base != unclear.begin.id:
+            return None
+        committed = history.find(unclear.begin.id)
+        if committed is None:
+            return None
+        self._unclear = None
+        return Saved(committed, unclear.manifest, unclear.state)
+
+    def _usable(self, parent: CheckpointId | None) -> CheckpointId | None:
+        """The parent, or None for a full checkpoint: if the log goes on from another one, or if
+        the manifest is damaged. All of the state is here, so that is no reason to stop.
+        """
+        if parent is None or not self._goes_on_from(parent):
+            return None
+        try:
+            self._checkpointer.load_manifest(parent)
+        except (Corrupt, NotFound):
+            return None
+        return parent
+
+    def _goes_on_from(self, parent: CheckpointId | None) -> bool:
+        return self._checkpointer.history().base in (None, parent)
+
+    def _make(self, work: _Work, parent: CheckpointId | None) -> Saved:
+        operators = work.operators if parent is not None else _unsaved(work.operators)
+        begin = self._checkpointer.begin(parent, full=parent is None)
+        state = save(
+            self._checkpointer, begin, operators, self._folder, compression=self._compression
         )
-        commit = self._commit
-        head = CheckpointManifest(
-            checkpoint_id=begin.id,
-            epoch=commit.epoch,
-            timestamp_ms=begin.timestamp_ms,
-            generation=begin.generation,
-            parent_id=begin.parent,
-            parent_epoch=commit.parent.epoch if commit.parent else None,
-            commit_digest=commit.digest,
-            parent_commit_digest=commit.parent.digest if commit.parent else None,
-            source_offsets=commit.source_offsets,
-            table_offsets=commit.table_offsets,
-            watermark=commit.watermark,
-            source_watermarks=commit.source_watermarks,
-            pipeline_id=self._pipeline.id,
-            pipeline_hash=self._pipeline.hash,
-            settings=self._pipeline.settings,
-            sink_epochs=self._pipeline.sink_epochs,
-            sink_commit_statuses=self._pipeline.sink_statuses,
-        )
-        manifest = with_operators(head, saved.entries())
-        return Saved(self._checkpointer.commit(begin, manifest), manifest, saved)
+        manifest = with_operators(_head(begin, work), state.entries())
+        self._unclear = _Attempt(begin, manifest, state)
+        committed = self._checkpointer.commit(begin, manifest)
+        self._unclear = None
+        return Saved(committed, manifest, state)
+
+
+class Saving(Background[Saved]):
+    """One checkpoint on its way, of *epoch*; `wait` gives it, or raises what went wrong."""
+
+    def __init__(self, epoch: int, work: Callable[[], Saved]) -> None:
+        self.epoch = epoch
+        super().__init__("lamina-checkpoint", work)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What is to be saved: an epoch, and the state at its end."""
+
+    commit: CommitRecord
+    operators: Mapping[str, OperatorState]
+    pipeline: Pipeline
+
+
+def _unsaved(operators: Mapping[str, OperatorState]) -> dict[str, OperatorState]:
+    """The same state, as if the store had nothing of it."""
+    return {name: replace(operator, stored={}) for name, operator in operators.items()}
+
+
+def _head(begin: Begin, work: _Work) -> CheckpointManifest:
+    commit, pipeline = work.commit, work.pipeline
+    return CheckpointManifest(
+        checkpoint_id=begin.id,
+        epoch=commit.epoch,
+        timestamp_ms=begin.timestamp_ms,
+        generation=begin.generation,
+        parent_id=begin.parent,
+        parent_epoch=commit.parent.epoch if commit.parent else None,
+        commit_digest=commit.digest,
+        parent_commit_digest=commit.parent.digest if commit.parent else None,
+        source_offsets=commit.source_offsets,
+        table_offsets=commit.table_offsets,
+        watermark=commit.watermark,
+        source_watermarks=commit.source_watermarks,
+        pipeline_id=pipeline.id,
+        pipeline_hash=pipeline.hash,
+        settings=pipeline.settings,
+        sink_epochs=pipeline.sink_epochs,
+        sink_commit_statuses=pipeline.sink_statuses,
+    )

@@ -35,7 +35,7 @@ class SavedOperator:
 
     runs: OperatorRuns
     partitions: Mapping[int, StatePartition]  # those whose WAL runs are files now
-    stored: Mapping[str, Entry]
+    stored: Mapping[str, Entry]  # every run of the checkpoint, by name: nothing else is reused
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def save(
 
 def settle(state: OperatorState, saved: SavedOperator) -> OperatorState:
     """Today's lists with the files of a checkpoint in place of the WAL runs they were made of."""
-    settled = replace(state, stored={**state.stored, **saved.stored})
+    settled = replace(state, stored=saved.stored)
     for number, partition in saved.partitions.items():
         today = settled.partitions[number]
         settled = settled.with_partition(number, _replaced(today, partition))
@@ -267,14 +267,15 @@ def _part(upload: _Upload, path: Path, compression: str | None) -> PartitionData
 
 
 def _saved(operator: OperatorState, lists: _Lists, fresh: Mapping[str, Entry]) -> SavedOperator:
-    stored = {**operator.stored, **fresh}
+    known = {**operator.stored, **fresh}
     partitions = {
-        number: tuple(_ranked(stored[leaf.name], leaf) for leaf in listed)
+        number: tuple(_ranked(known[leaf.name], leaf) for leaf in listed)
         for number, listed in lists.listed.items()
         if listed
     }
     runs = OperatorRuns(partitions, keyed=operator.keyed())
-    return SavedOperator(runs, lists.partitions, fresh)
+    stored = {leaf.name: known[leaf.name] for each in lists.listed.values() for leaf in each}
+    return SavedOperator(runs, lists.partitions, stored)
 
 
 def _replaced(today: StatePartition, saved: StatePartition) -> StatePartition:

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from lamina.errors import UsageError
 from lamina.format.manifest_model import ConnectorCheckpoint
 
 Offsets: TypeAlias = Mapping[str, Mapping[str, str] | ConnectorCheckpoint]
 """By the name of the source: where it stands."""
+
+
+class Standing(Protocol):
+    """Where sources, tables and time stand: a COMMIT says it, a manifest, what was recovered."""
+
+    @property
+    def source_offsets(self) -> Mapping[str, ConnectorCheckpoint]: ...
+
+    @property
+    def table_offsets(self) -> Mapping[str, ConnectorCheckpoint]: ...
+
+    @property
+    def watermark(self) -> int | None: ...
+
+    @property
+    def source_watermarks(self) -> Mapping[str, int]: ...
 
 
 def connectors(offsets: Offsets, epoch: int) -> dict[str, ConnectorCheckpoint]:

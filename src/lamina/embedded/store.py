@@ -8,21 +8,21 @@ One process writes; readers open a checkpoint of their own choice (snapshot.py).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 
 import pyarrow as pa
 
 from lamina.checkpoint import create_savepoint
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.savepoints import Savepoint
-from lamina.checkpoint.saving import Saved, Saving
+from lamina.checkpoint.saving import Saved, Saver, Saving
 from lamina.embedded.byte_table import BYTE_TABLE, BYTES, Puts, check_bytes, value_of
 from lamina.embedded.fetching import fetch_runs, find_checkpoint
 from lamina.embedded.loading import load_states
-from lamina.embedded.offsets import Offsets, connectors
+from lamina.embedded.offsets import Offsets, Standing, connectors
 from lamina.embedded.table import Table
-from lamina.errors import Refused, RunDamaged, UsageError
+from lamina.errors import Refused, RunDamaged, StoreError, UsageError
 from lamina.format.commit import AdoptRecord, CheckpointRecord, CommitRecord, Point
 from lamina.format.log import Committed
 from lamina.format.manifest_model import CheckpointManifest, ConnectorCheckpoint
@@ -58,13 +58,11 @@ class EmbeddedStore:
         self._folder = folder
         self._partitions = partitions
         self._retain = retain
-        self._compression = compression
+        self._saver = Saver(checkpointer, folder, compression=compression)
         self.report: RecoveryReport = state.report
         self._head: Point | None = state.head
         self._next_epoch = state.next_epoch
-        self._offsets = dict(state.source_offsets)
-        self._watermark = state.watermark
-        self._source_watermarks = dict(state.source_watermarks)
+        self._at: Standing = state
         self._base: CheckpointManifest | None = state.manifest
         self._commits = list(state.replayed)  # since the base
         self._puts = Puts()
@@ -83,11 +81,11 @@ class EmbeddedStore:
     @property
     def offsets(self) -> Mapping[str, ConnectorCheckpoint]:
         """Where the sources stood at the last commit: go on reading there."""
-        return self._offsets
+        return self._at.source_offsets
 
     @property
     def watermark(self) -> int | None:
-        return self._watermark
+        return self._at.watermark
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -176,15 +174,12 @@ class EmbeddedStore:
             for name, parts in runs.items()
             for number, batch in parts.items()
         }
-        record = CommitRecord(
-            epoch=epoch,
-            generation=self._driver.generation,
-            parent=self._head,
-            follows=self._driver.head,
-            partitions=self._partitions,
-            source_offsets=self._offsets | connectors(offsets or {}, epoch),
-            watermark=self._watermark if watermark is None else watermark,
-            source_watermarks={**self._source_watermarks, **(source_watermarks or {})},
+        at = self._at
+        record = replace(
+            self._record(epoch, self._head, at),
+            source_offsets={**at.source_offsets, **connectors(offsets or {}, epoch)},
+            watermark=at.watermark if watermark is None else watermark,
+            source_watermarks={**at.source_watermarks, **(source_watermarks or {})},
             ranges=tuple(ranges.values()),
         )
         self._decide(record)
@@ -219,11 +214,10 @@ class EmbeddedStore:
 
     def wait_for_checkpoint(self) -> Committed | None:
         """Wait for the checkpoint that is being made, if one is."""
-        if self._saving is None:
-            return None
-        saved = self._saved()
-        self._settle(saved)
-        return saved.checkpoint
+        made = None
+        while self._saving is not None:
+            made = self._take_saved()
+        return made
 
     def savepoint(self, name: str) -> Savepoint:
         """A checkpoint with a name, kept until a person drops it."""
@@ -246,18 +240,14 @@ class EmbeddedStore:
         files = fetch_runs(self._checkpointer, manifest, self._folder.path)
         states = self._states(manifest, files, ())  # it can be read, before anything changes
         epoch = self._next_epoch
-        self._checkpointer.log.rewind(target.id, epoch=epoch)
-        record = CommitRecord(
-            epoch=epoch,
-            generation=self._driver.generation,
-            parent=point_of(target),
-            follows=self._driver.head,
-            partitions=self._partitions,
-            source_offsets=manifest.source_offsets,
-            table_offsets=manifest.table_offsets,
-            watermark=manifest.watermark,
-            source_watermarks=manifest.source_watermarks,
-        )
+        try:
+            self._checkpointer.log.rewind(target.id, epoch=epoch)
+        except StoreError:
+            # It may be in the log: then no checkpoint of a lower epoch is taken any more. An epoch
+            # that changes nothing takes the number.
+            self._decide(self._record(epoch, self._head, self._at))
+            raise
+        record = self._record(epoch, point_of(target), manifest)
         self._decide(record)
         self._base, self._commits = manifest, [record]
         self._take(states)
@@ -283,12 +273,7 @@ class EmbeddedStore:
     def __enter__(self) -> EmbeddedStore:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # steps
@@ -297,26 +282,41 @@ class EmbeddedStore:
         """THE decision; what follows from it is in memory only."""
         self._head = self._driver.commit(record)
         self._next_epoch = record.epoch + 1
-        self._offsets = dict(record.source_offsets)
-        self._watermark = record.watermark
-        self._source_watermarks = dict(record.source_watermarks)
+        self._at = record
         self._commits.append(record)
+
+    def _record(self, epoch: int, parent: Point | None, at: Standing) -> CommitRecord:
+        """An epoch that continues *parent* and changes nothing of where everything stands."""
+        return CommitRecord(
+            epoch=epoch,
+            generation=self._driver.generation,
+            parent=parent,
+            follows=self._driver.head,
+            partitions=self._partitions,
+            source_offsets=at.source_offsets,
+            table_offsets=at.table_offsets,
+            watermark=at.watermark,
+            source_watermarks=at.source_watermarks,
+        )
 
     def _settle_if_done(self) -> None:
         """A checkpoint that failed is no reason not to commit: whoever asks for one hears of it."""
         self._check_open()
         if self._saving is not None and self._saving.has_succeeded:
-            self.wait_for_checkpoint()
+            self._take_saved()
 
     def _begin_saving(self) -> Saving:
-        return Saving(
-            self._checkpointer,
-            self._commits[-1],
-            {name: table.settled() for name, table in self._tables.items()},
-            self._folder,
-            parent=self.last_checkpoint,
-            compression=self._compression,
-        )
+        operators = {name: table.settled() for name, table in self._tables.items()}
+        return self._saver.begin(self._commits[-1], operators, parent=self.last_checkpoint)
+
+    def _take_saved(self) -> Committed:
+        """Use the checkpoint that was made; if it is one from before, begin the one wanted."""
+        assert self._saving is not None
+        wanted, saved = self._saving.epoch, self._saved()
+        self._settle(saved)
+        if saved.manifest.epoch < wanted:
+            self._saving = self._begin_saving()
+        return saved.checkpoint
 
     def _saved(self) -> Saved:
         """What came of the checkpoint; if a local file was damaged, of a second one, without it."""

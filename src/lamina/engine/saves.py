@@ -15,7 +15,7 @@ from pathlib import Path
 from lamina.checkpoint.background import Background
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.gc import GcPlan, run_gc
-from lamina.checkpoint.saving import Pipeline, Saved, Saving
+from lamina.checkpoint.saving import Pipeline, Saved, Saver, Saving
 from lamina.clock import Clock
 from lamina.engine.backoff import Backoff
 from lamina.engine.plans import EngineSettings, FailPoint
@@ -62,6 +62,7 @@ class Saves:
         self._commits = list(state.replayed)
         self._clock = clock
         self._backoff = Backoff(clock)
+        self._saver = Saver(checkpointer, folder)
         self._saving: Saving | None = None
         self._sweeping: Background[GcPlan] | None = None
         self._sweep_error = ""
@@ -113,11 +114,9 @@ class Saves:
         if not self._unsaved:
             return
         self._saved_at = self._clock.monotonic()
-        self._saving = Saving(
-            self._checkpointer,
+        self._saving = self._saver.begin(
             self._commits[-1],
             dict(self._states.operators),
-            self._folder,
             parent=self.base,
             pipeline=replace(
                 self._pipeline,
@@ -134,8 +133,9 @@ class Saves:
             except StoreError as error:
                 self._backoff.failed(error)
         self.settle()
-        self.begin()
-        self.settle()
+        while self._unsaved:  # twice, if the first one turns out to exist from before
+            self.begin()
+            self.settle()
 
     def settle(self) -> None:
         """Wait for the one that is being made, if one is, and take it over."""

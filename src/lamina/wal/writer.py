@@ -8,7 +8,6 @@ What the writer stamps (core, epoch, sequence) only ever rises; what it has ackn
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 
 import pyarrow as pa
 
@@ -287,12 +286,7 @@ class CoreWalWriter:
     def __enter__(self) -> CoreWalWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
