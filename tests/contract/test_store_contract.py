@@ -21,6 +21,7 @@ from lamina.errors import (
     StoreReadOnly,
     StoreUnavailable,
     UnsafeStore,
+    UsageError,
 )
 from lamina.store import Folder, ObjectInfo, RemoteStore, RetryPolicy, Store, open_store
 from lamina.store.base import KEY_BYTES_MAX
@@ -412,3 +413,10 @@ def test_a_server_that_is_gone_is_unavailable_after_the_budget(scheme: str) -> N
     policy = RetryPolicy(budget_seconds=0.3, first_wait_ms=50)
     with pytest.raises(StoreUnavailable, match=r"tried [0-9]+ times in 0\.[0-9] seconds"):
         open_store(server.url(), retry=policy, **server.options())
+
+
+@pytest.mark.parametrize(("start", "length"), [(-1, 1), (0, -1)])
+def test_a_range_that_cannot_be_was_only_asserted(store: Store, start: int, length: int) -> None:
+    store.put("k", b"0123456789")
+    with pytest.raises(UsageError):
+        store.get_range("k", start, length)

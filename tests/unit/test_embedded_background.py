@@ -83,8 +83,8 @@ def test_a_failed_upload_is_raised_by_the_next_checkpoint_and_stops_no_commit(
         store.commit()
         objects.failure = StoreUnavailable("a bad day")
         store.checkpoint(wait=False)
-        assert store._saving is not None
-        store._saving.join()
+        assert store._saves._saving is not None
+        store._saves._saving.join()
         for number in range(2, 8):
             table.write(rows({number: number}))
             assert store.commit() == number
@@ -233,8 +233,8 @@ def test_damage_while_a_failed_checkpoint_waits_to_be_told_is_mended(tmp_path: P
             store.commit()
         objects.failure = StoreUnavailable("a bad day")
         store.checkpoint(wait=False)
-        assert store._saving is not None
-        store._saving.join()
+        assert store._saves._saving is not None
+        store._saves._saving.join()
         for file in local_runs(tmp_path):
             flip(file)
         assert as_dict(table) == {n: n for n in range(5)}

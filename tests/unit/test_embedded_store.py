@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import lamina
-from lamina.errors import Fenced, NotFound, Refused, StateChanged, UsageError
+from lamina.errors import BadName, Fenced, NotFound, Refused, StateChanged, UsageError
 from lamina.recovery.operators import FoundState
 from lamina.state.layers import PlacedRun
 from lamina.state.run import run_of_batch
@@ -536,3 +536,12 @@ def test_a_writer_whose_store_another_home_took_over_is_fenced_at_its_next_check
                 old.savepoint("mine")
     with lamina.open(tmp_path / "data", home=tmp_path / "two") as store:
         assert dict(store.scan()) == {b"a": b"1", b"b": b"2"}
+
+
+@pytest.mark.parametrize("name", ["", "表" * 25, "t" * 201, "\ud800"])
+def test_a_table_whose_name_fits_no_path_is_refused_when_it_is_made(
+    name: str, tmp_path: Path
+) -> None:
+    """It was noticed when its state had outgrown the manifest: no checkpoint after that."""
+    with lamina.open(tmp_path) as store, pytest.raises(BadName):
+        store.table(name, KEY, VALUE)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lamina.disk import LocalDisk
-from lamina.errors import Fenced, NotFound, Unsupported, WalDamaged
+from lamina.errors import BadName, Fenced, NotFound, Unsupported, WalDamaged
 from lamina.format.home_file import decode_home
 from lamina.format.home_names import DriverSegment, segment_path
 from lamina.testing import ManualClock
@@ -142,3 +142,15 @@ def test_a_driver_segment_of_another_home_or_generation_is_damage(tmp_path: Path
     (tmp_path / "other" / segment_path(DriverSegment(5))).write_bytes(data)
     with pytest.raises(WalDamaged, match=r"generation 1, its name says \d+ and 5"):
         read_driver_log(other.disk, other.identity)
+
+
+@pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/x", ".."])
+def test_a_path_out_of_the_home_was_only_asserted(path: str, tmp_path: Path) -> None:
+    """Under python -O it was opened."""
+    disk = LocalDisk(tmp_path / "home")
+    disk.make_folder("")
+    (tmp_path / "x").write_bytes(b"not ours")
+    for call in (disk.read, lambda p, *_: disk.open(p), lambda p, *_: disk.unlink(p)):
+        with pytest.raises(BadName, match="inside the home"):
+            call(path, 0, 1)
+    assert (tmp_path / "x").read_bytes() == b"not ours"

@@ -197,3 +197,20 @@ def test_the_longest_names_fit_into_a_key() -> None:
 def test_a_portable_path_has_no_problem(path: str, problem: str) -> None:
     assert problem in path_problem(path)
     assert bool(path_problem(path)) == bool(problem)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        LogName(-1),
+        LogName(10**20),
+        RunName(ID, "o", -1, 0, 0, "snap"),
+        RunName(ID, "o", 0, 2, 1, "snap"),
+        RunName(ID, "o", 0, 0, 10**20, "snap"),
+        OutputName(ID, "s", -1, "f"),
+    ],
+)
+def test_a_number_that_no_name_can_hold_was_only_asserted(name: Name) -> None:
+    """Under python -O it became a name that nobody could parse."""
+    with pytest.raises(BadName):
+        relative(name)

@@ -115,6 +115,13 @@ def test_a_name_too_long_for_a_path_is_refused() -> None:
     assert error.where == "p.sql:1:13"
 
 
+def test_a_source_whose_name_leaves_no_room_for_its_memory_is_refused() -> None:
+    """It was noticed when the files it had read no longer fitted into a manifest."""
+    error = refused(f"CREATE SOURCE {'x' * 190} (a INT) USING json")
+    assert error.where == "p.sql:1:15"
+    parsed(f"CREATE SOURCE {'x' * 184} (a INT) USING json")
+
+
 def test_statements_need_no_line_and_no_last_semicolon() -> None:
     pipeline = parsed("CREATE SINK a FROM s USING x;CREATE SINK b FROM s USING x")
     assert list(pipeline.sinks) == ["a", "b"]

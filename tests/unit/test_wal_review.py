@@ -370,19 +370,6 @@ def open_files() -> int:
 needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc")
 
 
-def test_a_released_lock_was_held_by_a_forked_process(disk: LocalDisk) -> None:
-    lock = disk.try_lock("lock")
-    assert lock is not None
-    inherited = os.dup(lock._fd)  # what a fork does
-    try:
-        lock.release()
-        again = disk.try_lock("lock")
-        assert again is not None
-        again.release()
-    finally:
-        os.close(inherited)
-
-
 @needs_proc
 def test_a_failed_lock_kept_its_file_open(disk: LocalDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_locks(*_: object) -> None:

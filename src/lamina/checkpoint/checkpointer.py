@@ -85,6 +85,7 @@ class Checkpointer:
                 "this process has not taken the pipeline over",
                 advice="Call log.take_over(home) once, before the first checkpoint",
             )
+        self.log.check_process()
         history = self.log.read()
         begin = Begin(
             id=new_checkpoint_id(self.clock),

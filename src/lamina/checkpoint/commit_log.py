@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from lamina.clock import Clock, SystemClock, new_writer_id
+from lamina.disk import Owner
 from lamina.errors import AlreadyExists, LogDamaged, NotFound, Refused, StoreError
 from lamina.format.canonical import sha256_hex
 from lamina.format.log import (
@@ -60,6 +61,7 @@ class CommitLog:
         self._clock = clock or SystemClock()
         self._history: History | None = None
         self.generation = 0  # what this writer took over with; 0 for a reader or a tool
+        self._owner = Owner()
         self.hint_error: StoreError | None = None  # a hint that could not be written does no harm
 
     def read(self) -> History:
@@ -182,6 +184,10 @@ class CommitLog:
             self.write_hint()
             return self.read()
 
+    def check_process(self) -> None:
+        """Raise unless this is the process that has opened the log: a forked child owns nothing."""
+        self._owner.check(self._store.url)
+
     def _check_head(self, history: History) -> None:
         """A head that was read once can be gone: a store was restored to what it was before.
 
@@ -199,6 +205,7 @@ class CommitLog:
             case Takeover(generation, _):
                 return generation
             case Checkpoint() | Rewind():
+                self.check_process()
                 return self.generation
             case Pin() | Unpin() | Forget():  # anybody may: the order of the log decides
                 return history.generation

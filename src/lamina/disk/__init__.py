@@ -1,6 +1,6 @@
 """The edge to the file system that holds the write-ahead log."""
 
 from lamina.disk.base import Disk, Lock, LogFile
-from lamina.disk.local import LocalDisk
+from lamina.disk.local import LocalDisk, Owner
 
-__all__ = ["Disk", "LocalDisk", "Lock", "LogFile"]
+__all__ = ["Disk", "LocalDisk", "Lock", "LogFile", "Owner"]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
 from lamina.disk.base import Bytes
+from lamina.errors import BadName, Refused
 from lamina.os_errors import typed_errors
 
 _WRITE_AT_ONCE = 512  # parts; the system's limit is 1024
@@ -106,9 +108,30 @@ class LocalDisk:
             return LocalLock(fd)
 
     def _path(self, path: str) -> Path:
-        assert ".." not in path.split("/"), path
-        assert not path.startswith("/"), path
+        if path.startswith("/") or ".." in path.split("/"):
+            raise BadName(f"{path[:200]!r} is not a path inside the home", where=self.root)
         return self._folder / path if path else self._folder
+
+
+class Owner:
+    """The process that opened something. A child that it forks has a copy, and must not use it:
+    two writers of one file end in damage that no lock prevents.
+    """
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+
+    @property
+    def is_here(self) -> bool:
+        return os.getpid() == self._pid
+
+    def check(self, what: Path | str) -> None:
+        if not self.is_here:
+            raise Refused(
+                f"process {os.getpid()} was forked from process {self._pid}, which has this open",
+                where=str(what),
+                advice="Write in the process that opened it, or open it in the child only",
+            )
 
 
 class LocalFile:
@@ -120,12 +143,14 @@ class LocalFile:
         self._fd = fd
         self._size = os.fstat(fd).st_size
         self._begun = self._size  # up to where the disk was asked to begin
+        self._owner = Owner()
 
     @property
     def size(self) -> int:
         return self._size
 
     def append(self, parts: Sequence[Bytes]) -> None:
+        self._owner.check(self._target)
         with typed_errors(self._target):
             views = [memoryview(part).cast("B") for part in parts if len(part)]
             while views:
@@ -147,10 +172,12 @@ class LocalFile:
             self._begun = self._size
 
     def sync(self) -> None:
+        self._owner.check(self._target)
         with typed_errors(self._target):
             os.fdatasync(self._fd)
 
     def truncate(self, size: int) -> None:
+        self._owner.check(self._target)
         with typed_errors(self._target):
             os.ftruncate(self._fd, size)
             os.fsync(self._fd)
@@ -163,17 +190,23 @@ class LocalFile:
 
 
 class LocalLock:
+    """Released by `release`, or when nobody refers to it any more; never by a forked child."""
+
     def __init__(self, fd: int) -> None:
-        self._fd = fd
+        self._release = weakref.finalize(self, _unlock, fd, Owner())
+        self._release.atexit = False  # the end of the process is its release
 
     def release(self) -> None:
-        """Not by closing alone: a process forked meanwhile has the descriptor too."""
-        if self._fd >= 0:
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_UN)
-            finally:
-                os.close(self._fd)
-                self._fd = -1
+        self._release()  # once, however often it is called
+
+
+def _unlock(fd: int, owner: Owner) -> None:
+    """Not by closing alone: a process forked meanwhile has the descriptor, too."""
+    try:
+        if owner.is_here:
+            fcntl.flock(fd, fcntl.LOCK_UN)
+    finally:
+        os.close(fd)
 
 
 def _read_exactly(fd: int, offset: int, size: int) -> bytes:

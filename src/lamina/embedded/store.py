@@ -16,26 +16,26 @@ import pyarrow as pa
 from lamina.checkpoint import create_savepoint
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.savepoints import Savepoint
-from lamina.checkpoint.saving import Saved, Saver, Saving
+from lamina.disk import Owner
 from lamina.embedded.byte_table import BYTE_TABLE, BYTES, Puts, check_bytes, value_of
 from lamina.embedded.fetching import fetch_runs, find_checkpoint
 from lamina.embedded.loading import load_states
 from lamina.embedded.offsets import Offsets, Standing, connectors
+from lamina.embedded.saves import Saves
 from lamina.embedded.table import Table
-from lamina.errors import Refused, RunDamaged, StoreError, UsageError
-from lamina.format.commit import AdoptRecord, CheckpointRecord, CommitRecord, Point
+from lamina.errors import Refused, StoreError, UsageError
+from lamina.format.commit import CommitRecord, Point
 from lamina.format.log import Committed
 from lamina.format.manifest_model import CheckpointManifest, ConnectorCheckpoint
+from lamina.format.names import check_name
 from lamina.ids import CheckpointId
 from lamina.protocol.recovery import point_of
-from lamina.protocol.retention import wal_floor
 from lamina.recovery.manager import Recovered
 from lamina.recovery.state import RecoveryReport
 from lamina.state.local import RunFolder
 from lamina.state.merge import Merge
 from lamina.state.operator import OperatorState
 from lamina.state.schema import StateSchema
-from lamina.wal.driver_log import drop_driver_segments
 
 
 class EmbeddedStore:
@@ -57,19 +57,18 @@ class EmbeddedStore:
         self._driver = recovered.driver
         self._folder = folder
         self._partitions = partitions
-        self._retain = retain
-        self._saver = Saver(checkpointer, folder, compression=compression)
         self.report: RecoveryReport = state.report
         self._head: Point | None = state.head
         self._next_epoch = state.next_epoch
         self._at: Standing = state
-        self._base: CheckpointManifest | None = state.manifest
-        self._commits = list(state.replayed)  # since the base
         self._puts = Puts()
-        self._saving: Saving | None = None
         self._closed = False
+        self._owner = Owner()
         self._tables: dict[str, Table] = {}
-        self._take(self._states(self._base, state.files, self._commits))
+        self._saves = Saves(
+            checkpointer, recovered, folder, self._tables, retain=retain, compression=compression
+        )
+        self._take(self._states(state.manifest, state.files, state.replayed))
 
     # where it stands
 
@@ -93,7 +92,7 @@ class EmbeddedStore:
 
     @property
     def last_checkpoint(self) -> CheckpointId | None:
-        return self._base.checkpoint_id if self._base else None
+        return self._saves.base_id
 
     # bytes
 
@@ -144,6 +143,7 @@ class EmbeddedStore:
             merges = known.schema.merges if known else ()
         schema = StateSchema(key, value, time, tuple(merges))
         if known is None:
+            check_name(name)  # it becomes a part of paths, once its state has outgrown a manifest
             state = OperatorState.open(schema, self._partitions)
             known = self._tables[name] = Table(name, state, self._rebuild)
         elif known.schema != schema:
@@ -163,7 +163,8 @@ class EmbeddedStore:
 
         What is not named keeps its offset. When this returns, the epoch survives a power cut.
         """
-        self._settle_if_done()
+        self._check_writable()
+        self._saves.take_if_done()
         self._flush()
         for table in self._tables.values():
             table.merge(self._folder)
@@ -203,21 +204,19 @@ class EmbeddedStore:
         Without *wait* it is made beside further epochs, and None is returned; a failure is raised
         by the next call that has to do with checkpoints.
         """
-        self._check_open()
+        self._check_writable()
         self.wait_for_checkpoint()
         if self._head is None:
             raise UsageError("nothing is committed yet", advice="Call commit first")
-        if self._base is not None and self._base.epoch == self._head.epoch:
-            return self._checkpointer.find(self._base.checkpoint_id)
-        self._saving = self._begin_saving()
-        return self.wait_for_checkpoint() if wait else None
+        base = self._saves.base
+        if base is not None and base.epoch == self._head.epoch:
+            return self._checkpointer.find(base.checkpoint_id)
+        self._saves.begin()
+        return self._saves.wait() if wait else None
 
     def wait_for_checkpoint(self) -> Committed | None:
         """Wait for the checkpoint that is being made, if one is."""
-        made = None
-        while self._saving is not None:
-            made = self._take_saved()
-        return made
+        return self._saves.wait()
 
     def savepoint(self, name: str) -> Savepoint:
         """A checkpoint with a name, kept until a person drops it."""
@@ -231,7 +230,7 @@ class EmbeddedStore:
         It is a new epoch that continues the old one: nothing is erased, and the way back is a
         rewind, too.
         """
-        self._check_open()
+        self._check_writable()
         if self._puts or any(table.changed for table in self._tables.values()):
             raise Refused("there are uncommitted changes", advice="Commit or rollback first")
         self.wait_for_checkpoint()
@@ -249,7 +248,7 @@ class EmbeddedStore:
             raise
         record = self._record(epoch, point_of(target), manifest)
         self._decide(record)
-        self._base, self._commits = manifest, [record]
+        self._saves.start_from(manifest, record)
         self._take(states)
         return epoch
 
@@ -258,11 +257,15 @@ class EmbeddedStore:
     def close(self) -> None:
         """Wait for a checkpoint that is being made, and release the home.
 
-        What is not committed is gone. Closing twice is no error.
+        What is not committed is gone. Closing twice is no error. A forked child that closes its
+        copy leaves the home to its parent.
         """
         if self._closed:
             return
         self._closed = True
+        if not self._owner.is_here:
+            self._recovered.close()
+            return
         for table in self._tables.values():
             table.drop_merge()
         try:
@@ -283,7 +286,7 @@ class EmbeddedStore:
         self._head = self._driver.commit(record)
         self._next_epoch = record.epoch + 1
         self._at = record
-        self._commits.append(record)
+        self._saves.add(record)
 
     def _record(self, epoch: int, parent: Point | None, at: Standing) -> CommitRecord:
         """An epoch that continues *parent* and changes nothing of where everything stands."""
@@ -298,49 +301,6 @@ class EmbeddedStore:
             watermark=at.watermark,
             source_watermarks=at.source_watermarks,
         )
-
-    def _settle_if_done(self) -> None:
-        """A checkpoint that failed is no reason not to commit: whoever asks for one hears of it."""
-        self._check_open()
-        if self._saving is not None and self._saving.has_succeeded:
-            self._take_saved()
-
-    def _begin_saving(self) -> Saving:
-        operators = {name: table.settled() for name, table in self._tables.items()}
-        return self._saver.begin(self._commits[-1], operators, parent=self.last_checkpoint)
-
-    def _take_saved(self) -> Committed:
-        """Use the checkpoint that was made; if it is one from before, begin the one wanted."""
-        assert self._saving is not None
-        wanted, saved = self._saving.epoch, self._saved()
-        self._settle(saved)
-        if saved.manifest.epoch < wanted:
-            self._saving = self._begin_saving()
-        return saved.checkpoint
-
-    def _saved(self) -> Saved:
-        """What came of the checkpoint; if a local file was damaged, of a second one, without it."""
-        assert self._saving is not None
-        saving, self._saving = self._saving, None
-        try:
-            return saving.wait()
-        except RunDamaged:
-            for table in self._tables.values():
-                table.rebuild()
-            return self._begin_saving().wait()
-
-    def _settle(self, saved: Saved) -> None:
-        """A checkpoint exists: note it, take its files over, drop WAL that nobody needs."""
-        entry = saved.checkpoint.entry
-        self._base = saved.manifest
-        self._commits = [c for c in self._commits if c.epoch > entry.epoch]
-        for name, operator in saved.state.operators.items():
-            self._tables[name].settle(operator)
-        self._driver.note_checkpoint(CheckpointRecord(entry.id, entry.epoch, entry.manifest_sha256))
-        self._driver.rotate(AdoptRecord(self._driver.head, tuple(self._commits)))
-        floor = wal_floor(self._checkpointer.history(), self._retain, ())
-        drop_driver_segments(self._recovered.home, floor)
-        self._folder.keep_only(run for t in self._tables.values() for run in t.settled().runs())
 
     def _states(
         self,
@@ -370,13 +330,11 @@ class EmbeddedStore:
 
     def _rebuild(self, name: str) -> OperatorState:
         """A table's committed state from checkpoint and WAL, without any local file."""
-        if self._saving is not None:
-            self._saving.join()  # lists that are made now know nothing of what it is making
-            self._settle_if_done()
-        files: Mapping[str, Path] = {}
-        if self._base is not None:
-            files = fetch_runs(self._checkpointer, self._base, self._folder.path, only=name)
-        return self._states(self._base, files, self._commits, only=name)[name]
+        self._saves.join()  # lists that are made now know nothing of what it is making
+        base, files = self._saves.base, dict[str, Path]()
+        if base is not None:
+            files = fetch_runs(self._checkpointer, base, self._folder.path, only=name)
+        return self._states(base, files, self._saves.commits, only=name)[name]
 
     def _collect(self, key: bytes, value: bytes | None) -> None:
         self._check_open()
@@ -393,6 +351,10 @@ class EmbeddedStore:
         self._check_open()
         if self._puts:
             self._puts.write_to(self.table(BYTE_TABLE, BYTES.key, BYTES.value))
+
+    def _check_writable(self) -> None:
+        self._check_open()
+        self._owner.check(self._recovered.home.disk.root)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -160,18 +160,25 @@ def relative(name: Name) -> str:
         case LatestName():
             return "_latest"
         case LogName(seq):
-            assert 0 <= seq < _NUMBER_END, name
+            _check_number(seq)
             return f"log/{seq:020d}.json"
         case BeginName(id) | ManifestName(id) | SidecarName(id):
             return f"{id}/{_FILE_OF[type(name)]}"
         case RunName(id, operator, partition, first, last, kind):
-            assert 0 <= first <= last < _NUMBER_END, name
-            assert 0 <= partition < _NUMBER_END, name
+            for number in (partition, first, last):
+                _check_number(number)
+            if first > last:
+                raise BadName(f"a run cannot begin with epoch {first} and end with epoch {last}")
             file = f"partition-{partition}-{first}-{last}.{kind}"
             return f"{id}/operators/{escape(operator)}/{file}"
         case OutputName(id, sink, epoch, file):
-            assert 0 <= epoch < _NUMBER_END, name
+            _check_number(epoch)
             return f"{id}/output/{escape(sink)}/{epoch}/{escape(file)}"
+
+
+def _check_number(number: int) -> None:
+    if not 0 <= number < _NUMBER_END:
+        raise BadName(f"{number} cannot be part of a name", advice="Numbers in names are 0 to 2^64")
 
 
 def parse(path: str) -> Name | None:
@@ -230,6 +237,16 @@ def escape(name: str) -> str:
             f"{name[:40]!r}..."
         )
     return escaped
+
+
+def check_name(name: str, *, room: int = 0) -> None:
+    """Raise BadName unless *name* can be a path segment, with *room* bytes for what is added."""
+    size = len(escape(name))
+    if size + room > SEGMENT_BYTES_MAX:
+        raise BadName(
+            f"a name takes {size} bytes in a path, {SEGMENT_BYTES_MAX - room} at most: "
+            f"{name[:40]!r}..."
+        )
 
 
 @lru_cache(maxsize=1024)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lamina.errors import BadName
-from lamina.format.names import escape
+from lamina.format.names import check_name
 from lamina.pipeline.model import NOWHERE, Column, Pipeline, Place, Sink, Source, Stream
 from lamina.pipeline.tokens import bad_at
 
@@ -19,6 +19,8 @@ UNITS_US = {
     "WEEK": 604_800_000_000,
 }
 INTERVAL_US_MAX = (1 << 63) - 1
+_MEMORY_BYTES = 16
+"""What the name of a source grows by where its state has a name of its own (`files of ...`)."""
 
 
 @dataclass(slots=True)
@@ -34,7 +36,7 @@ class Definitions:
     def add(self, value: Source | Stream | Sink, at: Place = NOWHERE) -> None:
         """Define something; *at* is where its name stands."""
         name = value.name
-        self._check(name, at)
+        self._check(name, at, room=_MEMORY_BYTES if isinstance(value, Source) else 0)
         self._kinds[name.lower()] = type(value).__name__.lower()
         match value:
             case Source():
@@ -51,7 +53,7 @@ class Definitions:
             )
         return Pipeline(self.sources, self.streams, self.sinks)
 
-    def _check(self, name: str, at: Place) -> None:
+    def _check(self, name: str, at: Place, *, room: int) -> None:
         taken = self._kinds.get(name.lower())
         if taken is not None:
             raise bad_at(
@@ -61,7 +63,7 @@ class Definitions:
                 "Sources, streams and sinks share one space of names",
             )
         try:
-            escape(name)  # it becomes a part of paths
+            check_name(name, room=room)  # it becomes a part of paths
         except BadName as error:
             raise bad_at(error.message, self.file, at, error.advice) from error
 

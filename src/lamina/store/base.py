@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from lamina.errors import BadName
+from lamina.errors import BadName, UsageError
 
 KEY_BYTES_MAX = 1024
 PART_SIZE_BYTES = 8 * 1024 * 1024
@@ -89,6 +89,12 @@ class Store(Protocol):
     def copy(self, source: str, target: str) -> None:
         """Copy inside the store, replacing the target. NotFound if there is no source."""
         ...
+
+
+def check_range(start: int, length: int) -> None:
+    """Raise UsageError for a range that no object can have."""
+    if start < 0 or length < 0:
+        raise UsageError(f"cannot read {length} bytes from offset {start}")
 
 
 def check_key(key: str) -> str:

@@ -25,7 +25,15 @@ from lamina.errors import (
     UsageError,
 )
 from lamina.os_errors import from_os_error, typed_errors
-from lamina.store.base import PART_SIZE_BYTES, Data, Folder, ObjectInfo, check_key, size_of
+from lamina.store.base import (
+    PART_SIZE_BYTES,
+    Data,
+    Folder,
+    ObjectInfo,
+    check_key,
+    check_range,
+    size_of,
+)
 from lamina.store.durable import FolderSync, FsyncFailed, TempFile, TempFiles, make_root
 from lamina.store.folders import check_prefix
 from lamina.store.readback import create
@@ -70,8 +78,7 @@ class LocalStore:
             return _read_exactly(fd, 0, size)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        assert start >= 0, start
-        assert length >= 0, length
+        check_range(start, length)
         with self._opened(key) as (fd, size):
             data = _read_exactly(fd, start, length) if start + length <= size else b""
             if start + length > size or len(data) != length:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from lamina.errors import AlreadyExists, NotFound, SizeMismatch
 from lamina.os_errors import typed_errors
-from lamina.store.base import Data, Folder, ObjectInfo, check_key
+from lamina.store.base import Data, Folder, ObjectInfo, check_key, check_range
 from lamina.store.folders import check_prefix, level_of
 from lamina.store.readback import create, whole
 
@@ -38,8 +38,7 @@ class MemoryStore:
         return found
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        assert start >= 0, start
-        assert length >= 0, length
+        check_range(start, length)
         data = self.get(key)
         if start + length > len(data):
             raise SizeMismatch(

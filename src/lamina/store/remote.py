@@ -24,6 +24,7 @@ from lamina.store.base import (
     Folder,
     ObjectInfo,
     check_key,
+    check_range,
     parts_of,
     size_of,
 )
@@ -69,8 +70,7 @@ class RemoteStore:
             return self._client.get(check_key(key)).bytes().to_bytes()
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        assert start >= 0, start
-        assert length >= 0, length
+        check_range(start, length)
         with self._errors(key):
             data = b""
             if length:  # an empty range is none that HTTP can ask for
