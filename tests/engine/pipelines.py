@@ -121,10 +121,10 @@ FROM_TRADES, FROM_ORDERS = frozenset({"trades"}), frozenset({"orders"})
 CLOSING = operator(WINDOW, Emit.ON_WINDOW_CLOSE, "end")
 UPDATING = operator(KEY, Emit.ON_UPDATE)
 STREAMS = (
-    StreamPlan("vwap", "trades", FROM_TRADES, CLOSING),
-    StreamPlan("large", "trades", FROM_TRADES),
-    StreamPlan("totals", "orders", FROM_ORDERS, UPDATING),
-    StreamPlan("busiest", "large", FROM_TRADES, UPDATING),
+    StreamPlan("vwap", ("trades",), FROM_TRADES, {"vwap": CLOSING}),
+    StreamPlan("large", ("trades",), FROM_TRADES),
+    StreamPlan("totals", ("orders",), FROM_ORDERS, {"totals": UPDATING}),
+    StreamPlan("busiest", ("large",), FROM_TRADES, {"busiest": UPDATING}),
 )
 SINKS = {"vwap": "vwap", "totals": "totals", "busiest": "busiest"}
 PLAN = EnginePlan("p", "ab" * 32, STREAMS, SINKS, {"trades": DELAY, "orders": DELAY})

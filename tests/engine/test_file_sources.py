@@ -201,8 +201,8 @@ def test_a_source_that_leaves_the_pipeline_does_not_begin_again_when_it_comes_ba
 WITHOUT_ORDERS = replace(
     PLAN,
     streams=(
-        *(stream for stream in STREAMS if stream.reads != "orders"),
-        StreamPlan("silent", "trades", FROM_TRADES),
+        *(stream for stream in STREAMS if stream.inputs != ("orders",)),
+        StreamPlan("silent", ("trades",), FROM_TRADES),
     ),
     sinks={**SINKS, "totals": "silent"},
 )

@@ -32,7 +32,7 @@ BOTH = frozenset({"trades", "orders"})
 VWAP = EnginePlan(
     "p",
     "ab" * 32,
-    (StreamPlan("vwap", "trades", FROM_TRADES, CLOSING),),
+    (StreamPlan("vwap", ("trades",), FROM_TRADES, {"vwap": CLOSING}),),
     {"vwap": "vwap"},
     {"trades": DELAY},
 )
@@ -159,9 +159,9 @@ def test_a_row_far_ahead_does_not_move_the_watermark_but_the_others_do(tmp_path:
 
 
 def test_the_slowest_source_holds_a_stream_that_reads_both(tmp_path: Path) -> None:
-    stream = StreamPlan("vwap", "trades", BOTH, CLOSING)
+    stream = StreamPlan("vwap", ("trades",), BOTH, {"vwap": CLOSING})
     plan = replace(VWAP, streams=(stream,), delays_us={"trades": DELAY, "orders": DELAY})
-    watch = StreamPlan("watch", "orders", frozenset({"orders"}))
+    watch = StreamPlan("watch", ("orders",), frozenset({"orders"}))
     plan = replace(plan, streams=(stream, watch))
     world = world_of(tmp_path, [trade(1), trade(30)], limit=9, plan=plan)
     world.streams = {**world.streams, "watch": LocalStream(large)}
@@ -180,7 +180,9 @@ def test_the_slowest_source_holds_a_stream_that_reads_both(tmp_path: Path) -> No
 
 def test_windows_that_are_put_out_on_update_are_forgotten_when_they_close(tmp_path: Path) -> None:
     """Once their state stayed for ever."""
-    updating = StreamPlan("vwap", "trades", FROM_TRADES, operator(WINDOW, Emit.ON_UPDATE, "end"))
+    updating = StreamPlan(
+        "vwap", ("trades",), FROM_TRADES, {"vwap": operator(WINDOW, Emit.ON_UPDATE, "end")}
+    )
     plan = replace(VWAP, streams=(updating,))
     trades = [trade(minute, minute) for minute in range(1, 60)]
     world = world_of(tmp_path, [*trades, trade(3)], plan=plan)

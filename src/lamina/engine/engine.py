@@ -21,7 +21,9 @@ from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.saving import Pipeline
 from lamina.clock import Clock, new_writer_id
 from lamina.engine.model import (
+    Input,
     Offset,
+    OperatorWork,
     Seen,
     SourceRange,
     StagedRows,
@@ -250,12 +252,6 @@ class Engine:
     def _work(
         self, stream: StreamPlan, plan: EpochPlan, results: Mapping[str, StreamResult]
     ) -> StreamWork:
-        reads: SourceRange | StagedRows
-        if stream.reads in plan.ranges:
-            reads = plan.ranges[stream.reads]
-        else:
-            before = results[stream.reads].tasks
-            reads = StagedRows(stream.reads, tuple(s.path for t in before for s in t.staged))
         lateness = self._applied if self._plan.follows_windows(stream) else plan.watermarks
         return StreamWork(
             stream=stream.name,
@@ -265,17 +261,17 @@ class Engine:
             home=str(self._home),
             home_id=self._recovered.home.identity,
             partitions=self._settings.partitions,
-            input=reads,
-            operator=stream.operator,
-            runs=self._states.refs(stream.name) if stream.operator else (),
+            inputs=tuple(_input(name, plan, results) for name in stream.inputs),
+            operators=tuple(
+                OperatorWork(name, operator, self._states.refs(name))
+                for name, operator in stream.operators.items()
+            ),
             late_floor=lateness.floor_of(stream.sources),
             floor=plan.watermarks.floor_of(stream.sources),
             state_folder=str(self._folder.path),
             saved_epoch=self._saves.base_epoch,
             latest_max_us=self._watermarks.latest_max(
-                stream.reads,
-                self._plan.delays_us.get(stream.reads, 0),
-                self._settings.max_ahead_us,
+                stream.inputs, self._plan.delays_us, self._settings.max_ahead_us
             ),
         )
 
@@ -306,7 +302,7 @@ class Engine:
             source_offsets={**self._aside, **offsets_after(plan)},
             watermark=plan.watermarks.of(frozenset(self._plan.delays_us)),
             source_watermarks=dict(after.by_source),
-            ranges=tuple(task.range for task in done if task.range is not None),
+            ranges=tuple(place for task in done for place in task.ranges),
             staged=staged_for(self._plan.sinks, results),
             sinks=tuple(sorted(self._plan.sinks)),
         )
@@ -319,8 +315,8 @@ class Engine:
         self._applied, self._watermarks = plan.watermarks, after
         self._saves.add(commit)
         for stream in self._plan.streams:
-            if stream.operator is not None and stream.name in results:
-                self._states.advance(stream.name, results[stream.name].tasks, plan.epoch)
+            for name in stream.operators if stream.name in results else ():
+                self._states.advance(name, results[stream.name].tasks, plan.epoch)
         for name, tasks in memories.items():
             self._states.advance(name, tasks, plan.epoch)
         for sink in self._plan.sinks:
@@ -350,7 +346,7 @@ class Engine:
         """Runs of the driver's own, in its log: by their partitions."""
         log = self._driver.append_run
         return tuple(
-            TaskResult(number, range=log(run, epoch=plan.epoch, operator=name, core=number))
+            TaskResult(number, (log(run, epoch=plan.epoch, operator=name, core=number),))
             for number, run in runs
         )
 
@@ -383,3 +379,11 @@ class Engine:
             for commit in pending:
                 publisher.add(name, known[commit.point.digest])
         return publisher
+
+
+def _input(name: str, plan: EpochPlan, results: Mapping[str, StreamResult]) -> Input:
+    """What a stream reads of a source, or of a stream that has run in this epoch."""
+    if name in plan.ranges:
+        return plan.ranges[name]
+    tasks = results[name].tasks
+    return StagedRows(name, tuple(file.path for task in tasks for file in task.staged))

@@ -44,6 +44,10 @@ class StagedRows:
     files: tuple[str, ...]  # below the home
 
 
+Input = SourceRange | StagedRows
+"""What a stream reads in one epoch, once for each source or stream that it names."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunRef:
     """Where a run lies: a range of the WAL, or a run file; and the slots of it that count."""
@@ -76,6 +80,15 @@ class OperatorPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorWork:
+    """One keyed state of a stream, as it is before the epoch."""
+
+    name: str  # in the log, in manifests and in lists of runs
+    plan: OperatorPlan
+    runs: tuple[tuple[RunRef, ...], ...] = ()  # by partition, oldest first
+
+
+@dataclass(frozen=True, slots=True)
 class StreamWork:
     """Everything a runner needs for one stream in one epoch."""
 
@@ -86,14 +99,14 @@ class StreamWork:
     home: str
     home_id: bytes
     partitions: int
-    input: SourceRange | StagedRows
-    operator: OperatorPlan | None = None
-    runs: tuple[tuple[RunRef, ...], ...] = ()  # by partition, oldest first
+    inputs: tuple[Input, ...]
+    operators: tuple[OperatorWork, ...] = ()  # none: a stream without state
     late_floor: int | None = None  # what is older is late
     floor: int | None = None  # what is older is gone when this epoch is over
     state_folder: str = ""
     saved_epoch: int = 0  # a checkpoint has everything up to here: WAL goes on in a new segment
-    latest_max_us: int | None = None  # a later event time does not count in what was `Seen`
+    latest_max_us: Mapping[str, int] = field(default_factory=dict)
+    """By source: a later event time does not count in what was `Seen`."""
 
     def task(self, partition: int, attempt: str) -> TaskWork:
         return TaskWork(self, partition, attempt)
@@ -120,8 +133,9 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class MergedRuns:
-    """A run file that a task has made of others (R10)."""
+    """A run file of an operator that a task has made of others (R10)."""
 
+    operator: str
     inputs: tuple[str, ...]
     path: str
 
@@ -131,7 +145,7 @@ class TaskResult:
     """What one task has done; only results that the runner returns ever count."""
 
     partition: int
-    range: WalRange | None = None
+    ranges: tuple[WalRange, ...] = ()  # at most one for each operator
     staged: tuple[Staged, ...] = ()
     merged: tuple[MergedRuns, ...] = ()
     rows_in: int = 0

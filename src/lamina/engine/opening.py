@@ -105,13 +105,13 @@ def _open_states(
     if state.manifest is not None:
         _check_settings(state.manifest.settings, plan.settings)
     for stream in plan.streams:
-        if stream.operator is not None:
-            each = _with_files(found.pop(stream.name, FoundState()), folder)
+        for name, operator in stream.operators.items():
+            each = _with_files(found.pop(name, FoundState()), folder)
             states.open(
-                stream.name,
-                stream.operator,
+                name,
+                operator,
                 each,
-                operators.get(stream.name),
+                operators.get(name),
                 reuse=stream.name in settings.reuse_state,
             )
     for source in sources:

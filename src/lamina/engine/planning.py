@@ -38,12 +38,17 @@ class Watermarks:
         watermark = self.of(sources)
         return None if watermark is None else watermark + 1
 
-    def latest_max(self, source: str, delay_us: int, max_ahead_us: int | None) -> int | None:
-        """The latest event time that still moves the watermark of its source; None: any does."""
-        before = self.by_source.get(source)
-        if before is None or max_ahead_us is None:
-            return None
-        return before + delay_us + max_ahead_us
+    def latest_max(
+        self, sources: Iterable[str], delays_us: Mapping[str, int], max_ahead_us: int | None
+    ) -> dict[str, int]:
+        """The latest event time that still moves a source's watermark; if it is left out, any."""
+        if max_ahead_us is None:
+            return {}
+        return {
+            source: self.by_source[source] + delays_us[source] + max_ahead_us
+            for source in sources
+            if source in self.by_source and source in delays_us
+        }
 
     def advanced(
         self,

@@ -168,11 +168,13 @@ class States:
             partition = operator.partitions[task.partition]
             runs = list(partition.runs)
             for merged in task.merged:
-                runs = _merged(runs, merged, partition.within)
-            if task.range is not None:
-                self.note_ranges([task.range])
-                each = EpochRange(task.range, epoch, self._partitions)
-                runs.append(replace(wal_run(self._disk, each), within=partition.within))
+                if merged.operator == name:
+                    runs = _merged(runs, merged, partition.within)
+            for place in task.ranges:
+                if place.operator == name:
+                    self.note_ranges([place])
+                    each = EpochRange(place, epoch, self._partitions)
+                    runs.append(replace(wal_run(self._disk, each), within=partition.within))
             operator = operator.with_partition(task.partition, partition.with_runs(runs))
         self._operators[name] = operator
 

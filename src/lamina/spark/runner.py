@@ -19,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users ha
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lamina.engine.model import (
+    Input,
     Seen,
     SourceRange,
     StagedRows,
@@ -125,7 +126,7 @@ class SparkRunner:
     ) -> None:
         rows = sum(each.rows for each in seen.values())
         if rows >= MANY_ROWS:
-            keys = sum(each.range.entries for each in results if each.range is not None)
+            keys = sum(place.entries for each in results for place in each.ranges)
             self._few_rows_to_a_key[stream] = keys * 2 > rows
 
     # input
@@ -133,7 +134,7 @@ class SparkRunner:
     def _input(
         self, work: StreamWork, stream: SparkStream
     ) -> tuple[DataFrame | None, Observation | None]:
-        match work.input:
+        match _only(work.inputs):
             case SourceRange(source, start, end) as planned:
                 if start == end:
                     return None, None
@@ -141,7 +142,7 @@ class SparkRunner:
                     return self._bad_rows(planned), None
                 observation = Observation()
                 frame = self._sources[source].frame(self._spark, planned)
-                measures = self._measures(source, work.latest_max_us)
+                measures = self._measures(source, work.latest_max_us.get(source))
                 return self._timed(source, frame.observe(observation, *measures)), observation
             case StagedRows(_, files):
                 if not files:
@@ -182,10 +183,11 @@ class SparkRunner:
     def _seen(self, work: StreamWork, observation: Observation | None) -> dict[str, Seen]:
         if observation is None:
             return {}
-        assert isinstance(work.input, SourceRange)
+        planned = _only(work.inputs)
+        assert isinstance(planned, SourceRange)
         found = observation.get
         return {
-            work.input.source: Seen(
+            planned.source: Seen(
                 found["rows"], found.get("latest_us"), found.get("without_time", 0)
             )
         }
@@ -202,6 +204,12 @@ RESULTS = {
     "spark.sql.caseSensitive": "false",
 }
 """What results depend on: pinned, and recorded in every manifest (R9)."""
+
+
+def _only(inputs: tuple[Input, ...]) -> Input:
+    """A SELECT has one input so far."""
+    (only,) = inputs
+    return only
 
 
 def _results(staged: DataFrame) -> Iterator[TaskResult]:
