@@ -20,6 +20,7 @@ from lamina.engine.states import States, memory_name
 from lamina.errors import StateChanged
 from lamina.format.commit import CommitRecord
 from lamina.os_errors import typed_errors
+from lamina.protocol.retention import check_retain
 from lamina.recovery.manager import Recovered, RecoveryConfig, RecoveryManager
 from lamina.recovery.operators import EpochRange, FoundState, found_states
 from lamina.state.layers import PlacedRun
@@ -50,6 +51,7 @@ def open_engine(
     """
     clock, settings, home = clock or SystemClock(), settings or EngineSettings(), home.absolute()
     check_taken(sinks, plan.outputs)
+    check_retain(settings.retain)
     config = replace(recovery or RecoveryConfig(), partitions=settings.partitions)
     folder = RunFolder(home / STATE / new_writer_id(clock))
     disk, checkpointer = LocalDisk(home), Checkpointer(store, clock=clock)
