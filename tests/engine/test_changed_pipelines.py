@@ -267,12 +267,29 @@ def test_only_state_that_is_kept_aside_can_be_dropped(tmp_path: Path) -> None:
     world = world_of(tmp_path)
     world.finish()
     world.settings = replace(world.settings, drop_state=frozenset({"totals"}))
-    with pytest.raises(UsageError, match=r"'totals'.*There is none"):
+    with pytest.raises(UsageError, match=r"'totals' is in use"):
         world.open()
+
+
+def test_a_start_that_a_supervisor_repeats_was_refused_because_the_state_was_dropped_already(
+    tmp_path: Path,
+) -> None:
+    world = world_of(tmp_path)
+    world.finish()
     world.plan = without("totals")
-    world.settings = replace(world.settings, drop_state=frozenset({"total"}))
-    with pytest.raises(UsageError, match=r"'total'.*There is totals"):
-        world.open()
+    world.settings = replace(world.settings, drop_state=frozenset({"total", "totals"}))
+    first = world.open()
+    [note] = first.notes
+    assert note == "no state is kept under the name 'total': nothing to drop"
+    epoch = first.epoch
+    first.close()
+    second = world.open()
+    assert [note.partition(":")[0] for note in second.notes] == [
+        "no state is kept under the name 'total'",
+        "no state is kept under the name 'totals'",
+    ]
+    assert second.epoch == epoch, "and it costs no epoch"
+    second.close()
 
 
 def test_a_sink_is_not_given_empty_epochs_of_the_time_when_it_was_left_out(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from lamina.engine.model import (
 from lamina.engine.planning import (
     EpochPlan,
     Watermarks,
+    ahead_of,
     applied_of,
     check_not_drained,
     plan_epoch,
@@ -85,6 +86,7 @@ class Engine:
         self._clock = clock
         self._settings = settings
         self._fail_point = fail_point
+        self.notes: list[str] = []  # what a person who started it should know
         self._run_id = new_writer_id(clock)[:12]
         self._broken = False
         self._begin_at(recovered)
@@ -116,7 +118,8 @@ class Engine:
         self._aside = {  # of sources that are not in the pipeline now: they may come back
             name: each for name, each in state.source_offsets.items() if name not in self._sources
         }
-        self._watermarks = Watermarks(dict(state.source_watermarks))
+        ahead = ahead_of(state.source_offsets)
+        self._watermarks = Watermarks(dict(state.source_watermarks), ahead)
         self._applied = applied_of(state.source_offsets)
 
     @property
@@ -170,6 +173,7 @@ class Engine:
             commit,
             results,
             watermark=self._watermarks.of(frozenset(self._plan.delays_us)),
+            after=self._watermarks,
             seconds=self._clock.monotonic() - started,
             sinks=self._plan.sinks,
             behind=self._publisher.behind,
@@ -186,17 +190,25 @@ class Engine:
         return self._saves.base
 
     def drop_state(self, names: Collection[str]) -> None:
-        """Delete what is kept aside of streams that are gone: an epoch that does nothing else."""
+        """Delete what is kept aside of streams that are gone: an epoch that does nothing else.
+
+        A name under which nothing is kept is a note: the same start may be repeated.
+        """
         self._check_whole()
-        aside = self._states.aside([*self._sources, *(s.name for s in self._plan.streams)])
-        for name in sorted(set(names) - set(aside)):
-            raise UsageError(
-                f"no state is kept aside under the name {name!r}",
-                advice=f"There is {', '.join(aside) or 'none'}; state that is in use stays",
-            )
+        used = [*self._sources, *(s.name for s in self._plan.streams)]
+        if in_use := sorted(set(names) & set(used)):
+            message = f"the state of {in_use[0]!r} is in use"
+            raise UsageError(message, advice="Take it out of the pipeline first")
+        aside = self._states.aside(used)
+        kept = {name: [*self._states.deletions(name)] for name in names if name in aside}
+        runs = {name: each for name, each in sorted(kept.items()) if each}
+        for name in sorted(set(names) - set(runs)):
+            self.notes.append(f"no state is kept under the name {name!r}: nothing to drop")
+        if not runs:
+            return
         unread = {name: SourceRange(name, at, at) for name, at in self._offsets.items()}
         plan = EpochPlan(self._next_epoch, unread, self._applied)
-        dropped = {name: self._logged(plan, name, self._states.deletions(name)) for name in names}
+        dropped = {name: self._logged(plan, name, each) for name, each in runs.items()}
         self._commit(plan, {}, dropped, self._watermarks)
 
     def settle(self) -> None:
@@ -299,7 +311,7 @@ class Engine:
             parent=self._head,
             follows=self._driver.head,
             partitions=self._settings.partitions,
-            source_offsets={**self._aside, **offsets_after(plan)},
+            source_offsets={**self._aside, **offsets_after(plan, after)},
             watermark=plan.watermarks.of(frozenset(self._plan.delays_us)),
             source_watermarks=dict(after.by_source),
             ranges=tuple(place for task in done for place in task.ranges),

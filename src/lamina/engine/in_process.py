@@ -79,26 +79,29 @@ class InProcessRunner:
         """What there is to read; None if a stream has put out nothing, not even columns."""
         match given:
             case SourceRange(source) as each:
-                latest_max_us = work.latest_max_us.get(source)
-                table, seen[source] = self._timed(source, self._read(each), latest_max_us)
+                table, seen[source] = self._timed(source, self._read(each), work)
                 return table
             case StagedRows(_, files):
                 tables = [pq.read_table(Path(work.home) / file) for file in files]
                 return pa.concat_tables(tables) if tables else None
 
-    def _timed(
-        self, source: str, table: pa.Table, latest_max_us: int | None
-    ) -> tuple[pa.Table, Seen]:
+    def _timed(self, source: str, table: pa.Table, work: StreamWork) -> tuple[pa.Table, Seen]:
         """Rows with an event time, if the source has one, and what was seen of all."""
         column = self._times.get(source)
         if column is None:
             return table, Seen(table.num_rows)
         kept = table.filter(pc.is_valid(table[column]))
         times = time_values(kept[column].combine_chunks())
-        if latest_max_us is not None:
-            times = times[times <= latest_max_us]
-        latest = int(times.max()) if len(times) else None
-        return kept, Seen(table.num_rows, latest, table.num_rows - kept.num_rows)
+        limit = work.latest_max_us.get(source)
+        within = times if limit is None else times[times <= limit]
+        beyond = times if limit is None else times[times > limit]
+        return kept, Seen(
+            table.num_rows,
+            int(within.max()) if len(within) else None,
+            table.num_rows - kept.num_rows,
+            int(beyond.min()) if source in work.latest_max_us and len(beyond) else None,
+            0 if limit is None else len(beyond),
+        )
 
     def _select(self, work: StreamWork, rows: pa.Table | None) -> TaskResult:
         task = work.task(0, self._attempt())

@@ -105,8 +105,8 @@ class StreamWork:
     floor: int | None = None  # what is older is gone when this epoch is over
     state_folder: str = ""
     saved_epoch: int = 0  # a checkpoint has everything up to here: WAL goes on in a new segment
-    latest_max_us: Mapping[str, int] = field(default_factory=dict)
-    """By source: a later event time does not count in what was `Seen`."""
+    latest_max_us: Mapping[str, int | None] = field(default_factory=dict)
+    """Of sources with `max_ahead`: a later event time does not count in what was `Seen`."""
 
     def task(self, partition: int, attempt: str) -> TaskWork:
         return TaskWork(self, partition, attempt)
@@ -155,11 +155,22 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was read of a source: rows, the latest event time, rows without one."""
+    """What was read of a source, and of its event times.
+
+    A row that is later than the limit of its source (`StreamWork.latest_max_us`) is *ahead*: it
+    does not count in *latest_us*. *earliest_us* is that of the rows ahead; of all, while a source
+    has no watermark yet; None for a source without a limit.
+    """
 
     rows: int = 0
     latest_us: int | None = None
     without_time: int = 0
+    earliest_us: int | None = None
+    ahead: int = 0
+
+    @property
+    def timed(self) -> int:
+        return self.rows - self.without_time
 
 
 @dataclass(frozen=True, slots=True)

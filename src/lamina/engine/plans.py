@@ -83,6 +83,8 @@ class EpochReport:
     sinks_behind: int
     without_time: int = 0  # rows that were left out because they have no event time
     keys: int = 0  # rows of all runs of the state: at least its keys
+    ahead: int = 0  # rows too far ahead to move the watermark
+    gaps_us: Mapping[str, int] = field(default_factory=dict)  # that watermarks have jumped over
 
 
 FailPoint = Callable[[str], None]

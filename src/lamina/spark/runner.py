@@ -142,7 +142,7 @@ class SparkRunner:
                     return self._bad_rows(planned), None
                 observation = Observation()
                 frame = self._sources[source].frame(self._spark, planned)
-                measures = self._measures(source, work.latest_max_us.get(source))
+                measures = self._measures(source, work)
                 return self._timed(source, frame.observe(observation, *measures)), observation
             case StagedRows(_, files):
                 if not files:
@@ -165,20 +165,31 @@ class SparkRunner:
     def _time(self, source: str) -> Column:
         return F.col("`" + self._times[source].replace("`", "``") + "`")
 
-    def _measures(self, source: str, latest_max_us: int | None) -> list[Column]:
-        if latest_max_us is None and source in self._known_measures:
-            return self._known_measures[source]
-        measures = [F.count(F.lit(1)).alias("rows")]
-        if source in self._times:
-            column = self._time(source)
-            time = F.unix_micros(column)
-            if latest_max_us is not None:  # a literal: code is made anew when it changes
-                time = F.when(time <= latest_max_us, time)
-            measures.append(F.max(time).alias("latest_us"))
-            measures.append(F.count_if(column.isNull()).alias("without_time"))
-        if latest_max_us is None:
+    def _measures(self, source: str, work: StreamWork) -> list[Column]:
+        if source in work.latest_max_us:
+            return self._bounded_measures(source, work.latest_max_us[source])
+        if source not in self._known_measures:
+            measures = [F.count(F.lit(1)).alias("rows")]
+            if source in self._times:
+                measures.append(F.max(F.unix_micros(self._time(source))).alias("latest_us"))
+                measures.append(F.count_if(self._time(source).isNull()).alias("without_time"))
             self._known_measures[source] = measures
-        return measures
+        return self._known_measures[source]
+
+    def _bounded_measures(self, source: str, latest_max_us: int | None) -> list[Column]:
+        """What counts, and what is ahead. The limit is a literal: code is made anew with it."""
+        column = self._time(source)
+        time = F.unix_micros(column)
+        ahead = F.lit(False) if latest_max_us is None else time > latest_max_us
+        counts = time if latest_max_us is None else F.when(~ahead, time)
+        beyond = time if latest_max_us is None else F.when(ahead, time)
+        return [
+            F.count(F.lit(1)).alias("rows"),
+            F.max(counts).alias("latest_us"),
+            F.count_if(column.isNull()).alias("without_time"),
+            F.min(beyond).alias("earliest_us"),
+            F.count_if(ahead).alias("ahead"),
+        ]
 
     def _seen(self, work: StreamWork, observation: Observation | None) -> dict[str, Seen]:
         if observation is None:
@@ -186,11 +197,7 @@ class SparkRunner:
         planned = _only(work.inputs)
         assert isinstance(planned, SourceRange)
         found = observation.get
-        return {
-            planned.source: Seen(
-                found["rows"], found.get("latest_us"), found.get("without_time", 0)
-            )
-        }
+        return {planned.source: Seen(**found)}
 
 
 TWO_LEVEL = "spark.sql.codegen.aggregate.map.twolevel.enabled"
