@@ -46,7 +46,7 @@ from lamina.engine.records import offsets_after, report_of, staged_for
 from lamina.engine.saves import Saves
 from lamina.engine.staging import HomeStaged
 from lamina.engine.states import States, memory_name
-from lamina.errors import Refused, UsageError
+from lamina.errors import Refused
 from lamina.format.commit import CommitRecord, Point
 from lamina.ids import CheckpointId
 from lamina.recovery.manager import Recovered
@@ -196,12 +196,7 @@ class Engine:
         """
         self._check_whole()
         used = [*self._sources, *(s.name for s in self._plan.streams)]
-        if in_use := sorted(set(names) & set(used)):
-            message = f"the state of {in_use[0]!r} is in use"
-            raise UsageError(message, advice="Take it out of the pipeline first")
-        aside = self._states.aside(used)
-        kept = {name: [*self._states.deletions(name)] for name in names if name in aside}
-        runs = {name: each for name, each in sorted(kept.items()) if each}
+        runs = self._states.dropped(names, used)
         for name in sorted(set(names) - set(runs)):
             self.notes.append(f"no state is kept under the name {name!r}: nothing to drop")
         if not runs:

@@ -14,7 +14,7 @@ from lamina.checkpoint.state import SavedOperator, check_keys, settle
 from lamina.disk.base import Disk
 from lamina.engine.model import MergedRuns, OperatorPlan, RunRef, SourceFile, TaskResult
 from lamina.engine.task import schema_of
-from lamina.errors import StateChanged
+from lamina.errors import StateChanged, UsageError
 from lamina.format.commit import WalRange
 from lamina.format.manifest_model import OperatorRuns
 from lamina.recovery.operators import EpochRange, FoundState, wal_run
@@ -134,12 +134,22 @@ class States:
                 schema, self._partitions, placed=found.placed, stored=found.stored
             )
 
-    def aside(self, used: Collection[str]) -> list[str]:
-        """The names of what is kept aside, if *used* is what the pipeline has."""
-        memories = {memory_name(source) for source in used}
-        return sorted(set(self._operators) - set(used) - memories)
+    def dropped(
+        self, names: Collection[str], used: Collection[str]
+    ) -> dict[str, list[tuple[int, pa.RecordBatch]]]:
+        """The runs that delete what is kept aside under *names*, where anything is.
 
-    def deletions(self, name: str) -> Iterator[tuple[int, pa.RecordBatch]]:
+        UsageError if one of them is in *used*, the sources and streams of the pipeline.
+        """
+        if in_use := sorted(set(names) & set(used)):
+            message = f"the state of {in_use[0]!r} is in use"
+            raise UsageError(message, advice="Take it out of the pipeline first")
+        memories = {memory_name(source) for source in used}
+        aside = set(self._operators) - memories
+        runs = {name: list(self._deletions(name)) for name in sorted(names) if name in aside}
+        return {name: each for name, each in runs.items() if each}
+
+    def _deletions(self, name: str) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Runs that delete every key, with their partitions: right on top of any older state."""
         operator = self._operators[name]
         for number, partition in enumerate(operator.partitions):
