@@ -1,4 +1,4 @@
-"""The embedded store: put, get, scan, commit, checkpoint, rewind. The first example of docs/library.md.
+"""The embedded store: put, get, scan, commit, checkpoint, rewind. docs/library.md begins with it.
 
 Everything a process has written since the last commit becomes one epoch: one run per table and
 partition in the driver log, then its COMMIT, then one sync. Checkpoints are made beside the epochs.
