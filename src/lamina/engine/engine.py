@@ -13,6 +13,7 @@ done: whatever instruction the process is killed at.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -338,12 +339,12 @@ class Engine:
         return plan.watermarks.advanced(seen, self._plan.delays_us, self._settings.max_ahead_us)
 
     def _remember(self, plan: EpochPlan) -> dict[str, tuple[TaskResult, ...]]:
-        """The files that this epoch reads, as runs of the source's memory in the driver's log."""
+        """What sources learn in this epoch, as runs of their memory in the driver's log."""
         found: dict[str, tuple[TaskResult, ...]] = {}
         for source, each in plan.ranges.items():
-            if not each.files:
+            if each.learned is None:
                 continue
-            runs = self._states.remembered(source, each.files, self._folder)
+            runs = self._states.remembered(source, each.learned, self._folder)
             found[memory_name(source)] = self._logged(plan, memory_name(source), runs.items())
         return found
 
@@ -391,6 +392,6 @@ class Engine:
 def _input(name: str, plan: EpochPlan, results: Mapping[str, StreamResult]) -> Input:
     """What a stream reads of a source, or of a stream that has run in this epoch."""
     if name in plan.ranges:
-        return plan.ranges[name]
+        return replace(plan.ranges[name], learned=None)  # tasks do not need it
     tasks = results[name].tasks
     return StagedRows(name, tuple(file.path for task in tasks for file in task.staged))

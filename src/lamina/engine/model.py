@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
 
 from lamina.format.commit import WalRange
 from lamina.pipeline.model import Emit
@@ -18,12 +21,11 @@ Offset = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class SourceFile:
-    """A file of a source, as it was when it was planned."""
+class MemoryChange:
+    """What the memory of a source gains, and loses, with the COMMIT of a range."""
 
-    path: str
-    size: int
-    changed_us: int
+    rows: pa.RecordBatch  # key and value columns
+    gone: pa.RecordBatch | None = None  # key columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,8 @@ class SourceRange:
     source: str
     start: Offset
     end: Offset
-    files: tuple[SourceFile, ...] = ()  # of a source of files: what lies between
+    data: Any = None  # what only the source understands: which files to read, say
+    learned: MemoryChange | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,8 +116,10 @@ def _open_states(
                 operators.get(name),
                 reuse=stream.name in settings.reuse_state,
             )
-    for source in sources:
-        states.open_memory(source, found.pop(memory_name(source), FoundState()))
+    for name, source in sources.items():
+        if source.memory is not None:
+            kept = found.pop(memory_name(name), FoundState())
+            states.open_memory(name, source.memory, kept)
     for name, each in found.items():
         states.keep_aside(name, each)
     return states
