@@ -42,10 +42,9 @@ from lamina.engine.planning import (
 )
 from lamina.engine.plans import EnginePlan, EngineSettings, EpochReport, FailPoint, StreamPlan
 from lamina.engine.ports import Runner, Sink, Source
-from lamina.engine.publishing import Publisher
+from lamina.engine.publishing import Publisher, open_publisher
 from lamina.engine.records import offsets_after, report_of, staged_for
 from lamina.engine.saves import Saves
-from lamina.engine.staging import HomeStaged
 from lamina.engine.states import States, memory_name
 from lamina.errors import Refused
 from lamina.format.commit import CommitRecord, Point
@@ -91,7 +90,7 @@ class Engine:
         self._run_id = new_writer_id(clock)[:12]
         self._broken = False
         self._begin_at(recovered)
-        self._publisher = self._open_publisher(sinks)
+        self._publisher = open_publisher(sinks, plan, recovered, home=home, clock=clock)
         self._saves = Saves(
             checkpointer,
             recovered=recovered,
@@ -364,29 +363,6 @@ class Engine:
         self._fail_point("before publish")
         self._publisher.drive()
         self._fail_point("after publish")
-
-    def _open_publisher(self, sinks: Mapping[str, Sink]) -> Publisher:
-        """Sinks as recovery found them, with what each has still to get."""
-        state = self._recovered.state
-        publisher = Publisher(
-            sinks,
-            pipeline=self._plan.pipeline,
-            generation=self._driver.generation,
-            staged=HomeStaged(self._home),
-            outputs=self._plan.outputs,
-            accepted=self._driver.sinks,
-            clock=self._clock,
-        )
-        known = {commit.digest: commit for commit in self._recovered.commits}
-        for name in state.plan.joins:
-            publisher.join(name, state.plan.head)
-        for name in sinks:
-            pending = state.plan.publish.get(name, ())
-            first = pending[0].epoch if pending else self.epoch + 1
-            publisher.note_published(name, first - 1)
-            for commit in pending:
-                publisher.add(name, known[commit.point.digest])
-        return publisher
 
 
 def _input(name: str, plan: EpochPlan, results: Mapping[str, StreamResult]) -> Input:
