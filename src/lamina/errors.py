@@ -30,7 +30,7 @@ LaminaError
     +-- UnsafeStore       the store ignores create-only puts: two writers would not see each other
     +-- UploadFailed      some of many uploads failed; `uploaded` names what is now an orphan
     +-- Cancelled         the caller asked to stop
-    +-- SparkLost         Spark did not start, or its JVM is gone: find out what ended it
+    +-- SparkLost         the connection to Spark's JVM is lost: find out what ended it
 
 The codes are stable: scripts may match on them. docs/errors.md explains each.
 """
@@ -105,7 +105,7 @@ class StateChanged(Refused):
 
 class Overflow(Refused):
     code = "LAM-2103"
-    default_advice = "Use a wider type, or give up ANSI as Spark would: spark.sql.ansi.enabled"
+    default_advice = "Use a wider type, for example sum(CAST(x AS DECIMAL(38, 0)))"
 
 
 class NotShared(Refused):

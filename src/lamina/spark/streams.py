@@ -26,7 +26,14 @@ from lamina.pipeline.tokens import Word
 from lamina.pipeline.variables import filled
 from lamina.spark.frames import arrow_schema, view
 from lamina.spark.internals import is_aggregate
-from lamina.spark.plan_checks import check_final, check_keys, check_names, check_partial, check_rows
+from lamina.spark.plan_checks import (
+    check_final,
+    check_keys,
+    check_names,
+    check_partial,
+    check_rows,
+    check_types,
+)
 from lamina.spark.sources import BAD_ROWS, ddl
 from lamina.state.vnodes import VNODE_COUNT
 
@@ -113,15 +120,14 @@ def compile_pipeline(
         schemas[each.lower()] = compiled.output
         reads_from[each] = reads_from[compiled.reads]
         outputs[each] = _output(compiled, outputs.get(compiled.reads, Output()).change)
-        operators = {each: compiled.operator} if compiled.operator is not None else {}
         plans.append(
-            StreamPlan(each, (compiled.reads,), reads_from[each], operators, outputs[each])
+            StreamPlan(each, compiled.reads, reads_from[each], compiled.operator, outputs[each])
         )
     kept = bad_row_streams(pipeline)
     for each, source in kept.items():
         streams[each] = _bad_rows(spark, each, source, file)
         output = _output(streams[each], Change.APPEND)
-        plans.append(StreamPlan(each, (source.name,), frozenset({source.name}), output=output))
+        plans.append(StreamPlan(each, source.name, frozenset({source.name}), output=output))
     plan = EnginePlan(
         pipeline=name,
         pipeline_hash=pipeline_hash(pipeline.definition()),
@@ -191,12 +197,12 @@ def _compile(
                 rows = spark.sql(filled(plan.sql(name), stream.variables))
                 check_rows(rows, select)
                 check_names(rows.columns, select)
+                check_types(rows.schema, select)
                 return _stateless(stream, plan, named[reads], given, name)
             check_names(plan.outputs, select)
             check_keys(select, given.columns, analysed)
-            return _checked(
-                _aggregation(stream, plan, named[reads], given, name), select, given, name
-            )
+            made = _aggregation(stream, plan, named[reads], given, name, select=select)
+            return _checked(made, select, given, name)
         except PySparkException as error:
             where = f"{file}:{stream.place.line}:{stream.place.column}"
             raise BadPipeline(
@@ -234,7 +240,7 @@ def _stateless(
 
 
 def _aggregation(
-    stream: Stream, plan: Aggregation, reads: str, given: DataFrame, name: str
+    stream: Stream, plan: Aggregation, reads: str, given: DataFrame, name: str, *, select: Select
 ) -> SparkStream:
     spark = given.sparkSession
     draft = SparkStream(stream.name, reads, plan, stream.variables, given.schema, StructType(), b"")
@@ -244,6 +250,7 @@ def _aggregation(
         spark.createDataFrame([], state), f"check of the state of {stream.name}"
     ) as state_view:
         output = spark.sql(draft.final(state_view))
+        check_types(output.schema, select)
         columns = arrow_schema(output).serialize().to_pybytes()
         schema = output.schema
     arrow = arrow_schema(spark.createDataFrame([], state))
