@@ -10,7 +10,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from lamina.connectors.durable import LocalFiles
 from lamina.connectors.parquet import ParquetSink
 from lamina.engine.model import Staged
 from lamina.engine.ports import Publication, Sink
@@ -32,7 +31,7 @@ from tests.engine.pipelines import (
 
 assert LIMITS.rows is not None
 EXPECTED = expected({"trades": TRADES, "orders": ORDERS}, LIMITS.rows)
-CALLS = ("link", "entry", "before rename", "rename")
+STEPS = ("before", "copied", "shown", "noted")
 
 
 @dataclass
@@ -56,36 +55,42 @@ class ParquetWorld(World):
         return found
 
 
-class Dying(LocalFiles):
-    """Killed at one call, while the third epoch with rows is published."""
+class DyingSink(ParquetSink):
+    """Killed in the middle of publishing its third epoch with rows."""
 
-    def __init__(self, call: str) -> None:
-        super().__init__()
-        self._call = call
+    def __init__(self, name: str, folder: Path, step: str) -> None:
+        super().__init__(name, folder)
+        self._step = step
         self._shown = 0
 
-    def link(self, source: Path, target: Path) -> None:
-        super().link(source, target)
-        self._die_after("link" if target.suffix == ".parquet" else "entry")
+    def publish(self, publication: Publication) -> None:
+        if publication.files:
+            self._shown += 1
+        self._die_at("before")
+        super().publish(publication)
+        self._die_at("noted")
 
-    def rename(self, source: Path, target: Path) -> None:
-        self._die_after("before rename")
-        super().rename(source, target)
-        self._die_after("rename")
-        self._shown += 1
+    def _show(self, target: Path, publication: Publication, entry: bytes) -> None:
+        if self._shown == 3 and self._step == "copied":
+            hidden = self._folder / f".{target.name}-{publication.generation:020d}"
+            hidden.mkdir()
+            (hidden / "part-00000.parquet").write_bytes(b"half of it")
+        self._die_at("copied")
+        super()._show(target, publication, entry)
+        self._die_at("shown")
 
-    def _die_after(self, call: str) -> None:
-        if self._shown == 2 and self._call == call:
-            raise Killed(call)
+    def _die_at(self, step: str) -> None:
+        if self._shown == 3 and self._step == step:
+            raise Killed(step)
 
 
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("sink", ["vwap", "totals"])
 def test_killed_while_an_epoch_is_published_it_is_there_once(
-    sink: str, call: str, tmp_path: Path
+    sink: str, step: str, tmp_path: Path
 ) -> None:
     world = ParquetWorld(tmp_path)
-    dying = ParquetSink(sink, world.folder(sink), Dying(call))
+    dying = DyingSink(sink, world.folder(sink), step)
     engine = world.open(sinks={**world.sinks(), sink: dying})
     with pytest.raises(Killed):
         run_out(engine)
@@ -102,7 +107,7 @@ def test_an_entry_of_another_history_is_never_written_over(tmp_path: Path) -> No
     first = Publication("p", 1, Point(1, "ab" * 32), (), HomeStaged(tmp_path))
     for _ in range(2):
         sink.publish(first)
-    with pytest.raises(Diverged, match="another epoch 1"):
+    with pytest.raises(Diverged, match="another history"):
         sink.publish(replace(first, point=Point(1, "cd" * 32)))
     assert sink.position().point == first.point
 

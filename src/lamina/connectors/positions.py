@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
-from lamina.connectors.durable import LocalFiles, make_folder, replace
+from lamina.connectors.durable import make_folder, write
 from lamina.errors import Corrupt
 from lamina.format import canonical
 from lamina.format.commit import Point
@@ -55,6 +54,5 @@ class HomePositions:
             }
         )
         with typed_errors(self._path):
-            files = LocalFiles()
-            make_folder(files, self._path.parent)
-            replace(files, self._path, BytesIO(value))
+            make_folder(self._path.parent)
+            write(self._path, value)

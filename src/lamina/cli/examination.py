@@ -35,13 +35,12 @@ from lamina.format.wal import (
 from lamina.wal.reader import Clean, Record, SegmentReader, Torn
 
 _WINDOW = 1 << 20
-RESTORE = "Restore the file from a copy; `lamina recover --dry-run` says what a start would do"
 _PLACE = re.compile(r"(?P<path>.*), byte (?P<offset>[0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """One thing that is wrong, where it is, what should be there, and what to do about it."""
+    """One thing that is wrong, where it is, and what should be there."""
 
     severity: Severity
     code: str
@@ -50,7 +49,6 @@ class Trouble:
     message: str
     expected: str = ""
     actual: str = ""
-    advice: str = ""
 
 
 @dataclass
@@ -115,7 +113,6 @@ def missing_ranges(examined: Mapping[str, Examined]) -> Iterator[Trouble]:
                     f"{place.segment}",
                     f"{place.size} bytes with CRC {place.crc:08x}",
                     f"{there[0]} bytes with CRC {there[1]:08x}" if there else "no record",
-                    RESTORE,
                 )
 
 
@@ -171,14 +168,7 @@ def _take(record: Record, where: str, found: Examined) -> None:
         commits = _commits(record, record.payload.to_pybytes(), where)
     except WalDamaged as error:
         found.troubles.append(
-            Trouble(
-                Severity.ERROR,
-                error.code,
-                found.path,
-                record.offset,
-                error.message,
-                advice=RESTORE,
-            )
+            Trouble(Severity.ERROR, error.code, found.path, record.offset, error.message)
         )
         return
     found.commits |= {commit.digest: (record.offset, commit) for commit in commits}
@@ -218,9 +208,7 @@ def _belongs(header: SegmentHeader, path: str, home: bytes | None) -> Iterator[T
     for what, actual, expected in said:
         if actual != expected:
             message = f"the segment is of another {what}"
-            yield Trouble(
-                Severity.ERROR, WalDamaged.code, path, 0, message, expected, actual, RESTORE
-            )
+            yield Trouble(Severity.ERROR, WalDamaged.code, path, 0, message, expected, actual)
 
 
 def _core(core: int) -> str:
@@ -234,9 +222,7 @@ def _torn(path: str, end: Torn) -> Trouble:
 
 def _damage(disk: Disk, path: str, error: LaminaError, offset: int) -> Trouble:
     expected, actual = _compare(disk, path, offset)
-    return Trouble(
-        Severity.ERROR, error.code, path, offset, error.message, expected, actual, RESTORE
-    )
+    return Trouble(Severity.ERROR, error.code, path, offset, error.message, expected, actual)
 
 
 def _compare(disk: Disk, path: str, offset: int) -> tuple[str, str]:
