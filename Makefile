@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.demo-installed
 AZURITE := tests/servers/azurite
+NUMBERS := docs/pictures/numbers.json
 
-.PHONY: demo test check unit system azurite bench clean
+.PHONY: demo test check unit system azurite bench pictures clean
 
 demo: $(DEMO_STAMP)
 	$(BIN)/lamina demo
@@ -23,10 +24,16 @@ unit: $(STAMP) system azurite
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
 bench: $(STAMP)
-	$(BIN)/python benchmarks/checkpoint.py
-	$(BIN)/python benchmarks/wal.py
-	$(BIN)/python benchmarks/state.py
-	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/checkpoint.py --save $(NUMBERS)
+	$(BIN)/python benchmarks/wal.py --save $(NUMBERS)
+	$(BIN)/python benchmarks/state.py --save $(NUMBERS)
+	$(BIN)/python benchmarks/engine.py --save $(NUMBERS)
+	$(MAKE) pictures
+
+# The pictures of the README and of docs/; a test compares them with what these scripts draw.
+pictures: $(STAMP)
+	$(BIN)/python docs/pictures/epoch.py
+	$(BIN)/python docs/pictures/ratios.py
 
 define VENV_READY
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Lamina needs Python 3.11 or newer: make PYTHON=python3.12 ...")'

@@ -210,7 +210,7 @@ _NO_WORK = StreamWork(
     home="",
     home_id=b"",
     partitions=PARTITIONS,
-    input=SourceRange("src", {}, {}),
+    inputs=(SourceRange("src", {}, {}),),
 )
 
 

@@ -58,9 +58,17 @@ def run(doc: str, scales: Mapping[str, S], measured: Callable[[S, Path], Iterato
             )
     facts["seconds"] = round(time.perf_counter() - start, 1)
     print("\n" + "\n".join(f"{name}: {value}" for name, value in facts.items()))
+    values = {number.key: round(number.value, 4) for number in numbers}
     if options.json:
-        values = {number.key: round(number.value, 4) for number in numbers}
         print(json.dumps(values | {"scale": options.scale} | facts))
+    if options.save is not None:
+        _save(options.save, values)
+
+
+def _save(path: Path, values: Mapping[str, float]) -> None:
+    """Keep the newest number of every kind, for the pictures of the documentation."""
+    known = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(known | dict(values), indent=1, sort_keys=True) + "\n")
 
 
 def _row(*columns: str) -> str:
@@ -90,6 +98,7 @@ def parse(arguments: Sequence[str] | None, doc: str, scales: Mapping[str, S]) ->
     )
     parser.add_argument("--scale", choices=scales, help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
+    parser.add_argument("--save", type=Path, help="add the numbers to this JSON file")
     parser.add_argument("--folder", type=Path, help="where to write; a temporary one by default")
     parser.set_defaults(scale="full")
     return parser.parse_args(arguments)

@@ -30,7 +30,7 @@ LaminaError
     +-- UnsafeStore       the store ignores create-only puts: two writers would not see each other
     +-- UploadFailed      some of many uploads failed; `uploaded` names what is now an orphan
     +-- Cancelled         the caller asked to stop
-    +-- SparkLost         the connection to Spark's JVM is lost: find out what ended it
+    +-- SparkLost         Spark did not start, or its JVM is gone: find out what ended it
 
 The codes are stable: scripts may match on them. docs/errors.md explains each.
 """

@@ -22,10 +22,11 @@ from lamina.engine.engine import Engine, EnginePlan, EngineSettings, EpochReport
 from lamina.engine.in_process import InProcessRunner, LocalStream
 from lamina.engine.model import Offset, OperatorPlan, SourceRange
 from lamina.engine.opening import open_engine
-from lamina.engine.ports import Limits, Memory, Runner, Sink, Source
+from lamina.engine.ports import Limits, Runner, Sink, Source, SourceMemory
 from lamina.pipeline.model import Emit
 from lamina.recovery import RecoveryConfig
 from lamina.state.merge import Merge
+from lamina.state.schema import StateSchema
 from lamina.store import MemoryStore, Store
 from lamina.testing import ManualClock
 from lamina.testing.faulty import Killed
@@ -70,11 +71,12 @@ class ListSource:
 
     name: str
     rows: Sequence[Row]
+    memory: StateSchema | None = None
 
     def initial(self) -> Offset:
         return {"row": "0"}
 
-    def plan(self, start: Offset, limits: Limits, memory: Memory) -> SourceRange:
+    def plan(self, start: Offset, limits: Limits, memory: SourceMemory | None) -> SourceRange:
         end = len(self.rows)
         if limits.rows is not None:
             end = min(end, int(start["row"]) + limits.rows)
@@ -82,6 +84,9 @@ class ListSource:
 
     def confirm(self, planned: SourceRange) -> None:
         """Lists do not change."""
+
+    def acknowledge(self, offset: Offset) -> None:
+        """Lists stay."""
 
 
 def table_of(rows: Iterable[Row]) -> pa.Table:
@@ -121,10 +126,10 @@ FROM_TRADES, FROM_ORDERS = frozenset({"trades"}), frozenset({"orders"})
 CLOSING = operator(WINDOW, Emit.ON_WINDOW_CLOSE, "end")
 UPDATING = operator(KEY, Emit.ON_UPDATE)
 STREAMS = (
-    StreamPlan("vwap", "trades", FROM_TRADES, CLOSING),
-    StreamPlan("large", "trades", FROM_TRADES),
-    StreamPlan("totals", "orders", FROM_ORDERS, UPDATING),
-    StreamPlan("busiest", "large", FROM_TRADES, UPDATING),
+    StreamPlan("vwap", ("trades",), FROM_TRADES, {"vwap": CLOSING}),
+    StreamPlan("large", ("trades",), FROM_TRADES),
+    StreamPlan("totals", ("orders",), FROM_ORDERS, {"totals": UPDATING}),
+    StreamPlan("busiest", ("large",), FROM_TRADES, {"busiest": UPDATING}),
 )
 SINKS = {"vwap": "vwap", "totals": "totals", "busiest": "busiest"}
 PLAN = EnginePlan("p", "ab" * 32, STREAMS, SINKS, {"trades": DELAY, "orders": DELAY})

@@ -90,8 +90,8 @@ def test_wal_that_a_list_still_maps_stays_when_a_merge_has_overtaken_the_checkpo
 
 def assert_mapped_files_are_there(engine: Engine, world: World) -> None:
     for stream in world.plan.streams:
-        if stream.operator is not None:
-            for refs in engine._states.refs(stream.name):
+        for operator in stream.operators:
+            for refs in engine._states.refs(operator):
                 for ref in refs:
                     assert (world.home / ref.path).exists(), ref
 

@@ -51,9 +51,9 @@ PLAN = EnginePlan(
     "p",
     "ab" * 32,
     (
-        StreamPlan("minutes", "trades", FROM_TRADES, CLOSING),
-        StreamPlan("kept", "minutes", FROM_TRADES),
-        StreamPlan("tens", "kept", FROM_TRADES, CLOSING),
+        StreamPlan("minutes", ("trades",), FROM_TRADES, {"minutes": CLOSING}),
+        StreamPlan("kept", ("minutes",), FROM_TRADES),
+        StreamPlan("tens", ("kept",), FROM_TRADES, {"tens": CLOSING}),
     ),
     {"minutes": "minutes", "tens": "tens"},
     {"trades": DELAY},

@@ -33,7 +33,7 @@ from tests.engine.pipelines import (
 
 def without(name: str) -> EnginePlan:
     """Without a stream; its sink stays, and gets nothing."""
-    silent = StreamPlan("silent", "trades", frozenset({"trades"}))
+    silent = StreamPlan("silent", ("trades",), frozenset({"trades"}))
     kept = tuple(stream for stream in STREAMS if stream.name != name)
     return replace(PLAN, streams=(*kept, silent), sinks={**SINKS, name: "silent"})
 
@@ -85,7 +85,7 @@ def test_a_new_stream_begins_with_no_state(tmp_path: Path) -> None:
     run_out(engine, epochs=4)
     engine.checkpoint()
     kill(engine)
-    added = StreamPlan("again", "orders", FROM_ORDERS, operator_of_key(pa.string()))
+    added = StreamPlan("again", ("orders",), FROM_ORDERS, {"again": operator_of_key(pa.string())})
     world.plan = replace(PLAN, streams=(*STREAMS, added))
     world.streams = {**LOCAL, "again": LocalStream(by_key)}
     engine = world.open()
@@ -119,7 +119,7 @@ def test_another_key_is_refused_and_the_old_one_goes_on(
         engine.checkpoint()
     before = state_of(engine, "totals")
     kill(engine)
-    changed = StreamPlan("totals", "orders", FROM_ORDERS, key)  # type: ignore[arg-type]
+    changed = StreamPlan("totals", ("orders",), FROM_ORDERS, {"totals": key})  # type: ignore[arg-type]
     streams = tuple(changed if stream.name == "totals" else stream for stream in STREAMS)
     world.plan = replace(PLAN, streams=streams)
     for _ in range(2):
@@ -141,7 +141,7 @@ def test_another_way_to_merge_is_refused(saved: bool, tmp_path: Path) -> None:
         engine.checkpoint()
     kill(engine)
     plan = replace(UPDATING, merges=(Merge("max", ("total",)), Merge("count", ("rows",))))
-    changed = StreamPlan("totals", "orders", FROM_ORDERS, plan)
+    changed = StreamPlan("totals", ("orders",), FROM_ORDERS, {"totals": plan})
     streams = tuple(changed if stream.name == "totals" else stream for stream in STREAMS)
     world.plan = replace(PLAN, streams=streams)
     with pytest.raises(StateChanged, match="totals"):
@@ -149,7 +149,9 @@ def test_another_way_to_merge_is_refused(saved: bool, tmp_path: Path) -> None:
 
 
 def defined_as(digest: str) -> EnginePlan:
-    changed = StreamPlan("totals", "orders", FROM_ORDERS, replace(UPDATING, definition=digest))
+    changed = StreamPlan(
+        "totals", ("orders",), FROM_ORDERS, {"totals": replace(UPDATING, definition=digest)}
+    )
     streams = tuple(changed if stream.name == "totals" else stream for stream in STREAMS)
     return replace(PLAN, streams=streams)
 
@@ -265,12 +267,29 @@ def test_only_state_that_is_kept_aside_can_be_dropped(tmp_path: Path) -> None:
     world = world_of(tmp_path)
     world.finish()
     world.settings = replace(world.settings, drop_state=frozenset({"totals"}))
-    with pytest.raises(UsageError, match=r"'totals'.*There is none"):
+    with pytest.raises(UsageError, match=r"'totals' is in use"):
         world.open()
+
+
+def test_a_start_that_a_supervisor_repeats_was_refused_because_the_state_was_dropped_already(
+    tmp_path: Path,
+) -> None:
+    world = world_of(tmp_path)
+    world.finish()
     world.plan = without("totals")
-    world.settings = replace(world.settings, drop_state=frozenset({"total"}))
-    with pytest.raises(UsageError, match=r"'total'.*There is totals"):
-        world.open()
+    world.settings = replace(world.settings, drop_state=frozenset({"total", "totals"}))
+    first = world.open()
+    [note] = first.notes
+    assert note == "no state is kept under the name 'total': nothing to drop"
+    epoch = first.epoch
+    first.close()
+    second = world.open()
+    assert [note.partition(":")[0] for note in second.notes] == [
+        "no state is kept under the name 'total'",
+        "no state is kept under the name 'totals'",
+    ]
+    assert second.epoch == epoch, "and it costs no epoch"
+    second.close()
 
 
 def test_a_sink_is_not_given_empty_epochs_of_the_time_when_it_was_left_out(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from lamina.connectors.durable import LocalFiles
 from lamina.connectors.parquet import ParquetSink
 from lamina.engine.model import Staged
 from lamina.engine.ports import Publication, Sink
@@ -31,7 +32,7 @@ from tests.engine.pipelines import (
 
 assert LIMITS.rows is not None
 EXPECTED = expected({"trades": TRADES, "orders": ORDERS}, LIMITS.rows)
-STEPS = ("before", "copied", "shown", "noted")
+CALLS = ("link", "entry", "before rename", "rename")
 
 
 @dataclass
@@ -55,42 +56,36 @@ class ParquetWorld(World):
         return found
 
 
-class DyingSink(ParquetSink):
-    """Killed in the middle of publishing its third epoch with rows."""
+class Dying(LocalFiles):
+    """Killed at one call, while the third epoch with rows is published."""
 
-    def __init__(self, name: str, folder: Path, step: str) -> None:
-        super().__init__(name, folder)
-        self._step = step
+    def __init__(self, call: str) -> None:
+        super().__init__()
+        self._call = call
         self._shown = 0
 
-    def publish(self, publication: Publication) -> None:
-        if publication.files:
-            self._shown += 1
-        self._die_at("before")
-        super().publish(publication)
-        self._die_at("noted")
+    def link(self, source: Path, target: Path) -> None:
+        super().link(source, target)
+        self._die_after("link" if target.suffix == ".parquet" else "entry")
 
-    def _show(self, target: Path, publication: Publication, entry: bytes) -> None:
-        if self._shown == 3 and self._step == "copied":
-            hidden = self._folder / f".{target.name}-{publication.generation:020d}"
-            hidden.mkdir()
-            (hidden / "part-00000.parquet").write_bytes(b"half of it")
-        self._die_at("copied")
-        super()._show(target, publication, entry)
-        self._die_at("shown")
+    def rename(self, source: Path, target: Path) -> None:
+        self._die_after("before rename")
+        super().rename(source, target)
+        self._die_after("rename")
+        self._shown += 1
 
-    def _die_at(self, step: str) -> None:
-        if self._shown == 3 and self._step == step:
-            raise Killed(step)
+    def _die_after(self, call: str) -> None:
+        if self._shown == 2 and self._call == call:
+            raise Killed(call)
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("sink", ["vwap", "totals"])
 def test_killed_while_an_epoch_is_published_it_is_there_once(
-    sink: str, step: str, tmp_path: Path
+    sink: str, call: str, tmp_path: Path
 ) -> None:
     world = ParquetWorld(tmp_path)
-    dying = DyingSink(sink, world.folder(sink), step)
+    dying = ParquetSink(sink, world.folder(sink), Dying(call))
     engine = world.open(sinks={**world.sinks(), sink: dying})
     with pytest.raises(Killed):
         run_out(engine)
@@ -107,7 +102,7 @@ def test_an_entry_of_another_history_is_never_written_over(tmp_path: Path) -> No
     first = Publication("p", 1, Point(1, "ab" * 32), (), HomeStaged(tmp_path))
     for _ in range(2):
         sink.publish(first)
-    with pytest.raises(Diverged, match="another history"):
+    with pytest.raises(Diverged, match="another epoch 1"):
         sink.publish(replace(first, point=Point(1, "cd" * 32)))
     assert sink.position().point == first.point
 

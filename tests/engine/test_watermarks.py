@@ -32,7 +32,7 @@ BOTH = frozenset({"trades", "orders"})
 VWAP = EnginePlan(
     "p",
     "ab" * 32,
-    (StreamPlan("vwap", "trades", FROM_TRADES, CLOSING),),
+    (StreamPlan("vwap", ("trades",), FROM_TRADES, {"vwap": CLOSING}),),
     {"vwap": "vwap"},
     {"trades": DELAY},
 )
@@ -158,10 +158,81 @@ def test_a_row_far_ahead_does_not_move_the_watermark_but_the_others_do(tmp_path:
     assert closed(world) == [(1, 2), (2, 1)], "and it is in no window that closes"
 
 
+def bounded(root: Path, trades: Sequence[Row], *, limit: int = 1) -> World:
+    """With `max_ahead` of ten minutes."""
+    world = world_of(root, trades, limit=limit)
+    world.settings = replace(world.settings, max_ahead_us=10 * MINUTE)
+    return world
+
+
+def marks(world: World) -> list[float | None]:
+    """The watermark after each epoch with rows, in minutes, the delay added."""
+    engine = world.open()
+    reports = [report for report in run_out(engine) if any(report.rows.values())]
+    engine.close()
+    times = (report.watermark for report in reports)
+    return [None if time is None else (time + DELAY) / MINUTE for time in times]
+
+
+def test_a_gap_longer_than_max_ahead_stopped_the_watermark_for_good(tmp_path: Path) -> None:
+    """Every row after it was too far ahead, and no window closed any more, in silence."""
+    world = bounded(tmp_path, [trade(minute) for minute in (1, 2, 130, 131, 132)])
+    engine = world.open()
+    reports = [report for report in run_out(engine) if any(report.rows.values())]
+    engine.close()
+    times = [report.watermark for report in reports]
+    assert times == [minute * MINUTE - DELAY for minute in (1, 2, 2, 130, 132)]
+    assert [report.ahead for report in reports] == [0, 0, 1, 1, 0]
+    assert [report.gaps_us for report in reports] == [{}, {}, {}, {"trades": 128 * MINUTE}, {}]
+    assert [minute for minute, _ in closed(world)] == [1, 2, 130]
+    assert sum(report.late for report in reports) == 0
+
+
+def test_one_wrong_clock_in_an_epoch_of_its_own_is_no_gap(tmp_path: Path) -> None:
+    world = bounded(tmp_path, [trade(minute) for minute in (1, 5000, 2, 7000, 3, 4)])
+    assert marks(world) == [1, 1, 2, 2, 3, 4]
+
+
+def test_a_gap_is_jumped_to_its_earliest_row(tmp_path: Path) -> None:
+    """Wrong clocks among the rows after a gap do not decide where it ends."""
+    rows = [trade(minute) for minute in (1, 1, 9000, 131, 9000, 130, 132, 133)]
+    assert marks(bounded(tmp_path, rows, limit=2)) == [1, 1, 130, 133]
+
+
+def test_epochs_without_event_times_do_not_make_a_gap(tmp_path: Path) -> None:
+    rows = [trade(1), trade(130), ("k", 1, None), trade(2), trade(131), trade(3)]
+    assert marks(bounded(tmp_path, rows)) == [1, 1, 1, 2, 2, 3]
+
+
+def test_a_wrong_clock_in_the_first_epoch_closed_every_window(tmp_path: Path) -> None:
+    """There was no watermark yet that a row could be ahead of."""
+    rows = [trade(1), trade(5000), trade(2), trade(3)]
+    assert marks(bounded(tmp_path, rows, limit=2)) == [1, 3]
+    within = [trade(1), trade(4), trade(5), trade(6)]
+    assert marks(bounded(tmp_path / "within", within, limit=2)) == [4, 6]
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_restart_before_a_gap_is_jumped_changes_nothing(saved: bool, tmp_path: Path) -> None:
+    """What an epoch has seen ahead is committed with it."""
+    rows = [trade(minute) for minute in (1, 2, 130, 131, 132)]
+    cut = bounded(tmp_path, rows)
+    found: list[float] = []
+    for _ in rows:
+        engine = cut.open()
+        for report in run_out(engine, epochs=1):
+            assert report.watermark is not None
+            found.append((report.watermark + DELAY) / MINUTE)
+        if saved:
+            engine.checkpoint()
+        kill(engine)
+    assert found == [1, 2, 2, 130, 132]
+
+
 def test_the_slowest_source_holds_a_stream_that_reads_both(tmp_path: Path) -> None:
-    stream = StreamPlan("vwap", "trades", BOTH, CLOSING)
+    stream = StreamPlan("vwap", ("trades",), BOTH, {"vwap": CLOSING})
     plan = replace(VWAP, streams=(stream,), delays_us={"trades": DELAY, "orders": DELAY})
-    watch = StreamPlan("watch", "orders", frozenset({"orders"}))
+    watch = StreamPlan("watch", ("orders",), frozenset({"orders"}))
     plan = replace(plan, streams=(stream, watch))
     world = world_of(tmp_path, [trade(1), trade(30)], limit=9, plan=plan)
     world.streams = {**world.streams, "watch": LocalStream(large)}
@@ -180,7 +251,9 @@ def test_the_slowest_source_holds_a_stream_that_reads_both(tmp_path: Path) -> No
 
 def test_windows_that_are_put_out_on_update_are_forgotten_when_they_close(tmp_path: Path) -> None:
     """Once their state stayed for ever."""
-    updating = StreamPlan("vwap", "trades", FROM_TRADES, operator(WINDOW, Emit.ON_UPDATE, "end"))
+    updating = StreamPlan(
+        "vwap", ("trades",), FROM_TRADES, {"vwap": operator(WINDOW, Emit.ON_UPDATE, "end")}
+    )
     plan = replace(VWAP, streams=(updating,))
     trades = [trade(minute, minute) for minute in range(1, 60)]
     world = world_of(tmp_path, [*trades, trade(3)], plan=plan)

@@ -24,6 +24,7 @@ from lamina.checkpoint import state as checkpoint_state
 from lamina.embedded import EmbeddedStore
 from lamina.embedded import table as embedded_table
 from lamina.embedded.merging import LARGE_BYTES, Merging
+from lamina.embedded.table import PIECE_BYTES_MAX
 from lamina.errors import RunDamaged
 from lamina.state.local import RunFolder
 from lamina.state.operator import OperatorState
@@ -74,9 +75,15 @@ class State:
 class EmbeddedMachine(RuleBasedStateMachine):
     inline_bytes_max = NEVER_INLINE
 
-    @initialize(partitions=POWERS, retain=st.integers(1, 3), beside=st.booleans())
-    def begin(self, partitions: int, retain: int, beside: bool) -> None:
+    @initialize(
+        partitions=POWERS,
+        retain=st.integers(1, 3),
+        beside=st.booleans(),
+        piece=st.sampled_from([1, 200, PIECE_BYTES_MAX]),
+    )
+    def begin(self, partitions: int, retain: int, beside: bool, piece: int) -> None:
         embedded_table.LARGE_BYTES = -1 if beside else LARGE_BYTES
+        embedded_table.PIECE_BYTES_MAX = piece
         embedded_table.Merging = Made  # type: ignore[misc]
         self.inline_before = checkpoint_state.INLINE_BYTES_MAX
         checkpoint_state.INLINE_BYTES_MAX = self.inline_bytes_max
@@ -95,6 +102,7 @@ class EmbeddedMachine(RuleBasedStateMachine):
             shutil.rmtree(self.root)
             checkpoint_state.INLINE_BYTES_MAX = self.inline_before
             embedded_table.LARGE_BYTES = LARGE_BYTES
+            embedded_table.PIECE_BYTES_MAX = PIECE_BYTES_MAX
             embedded_table.Merging = Merging  # type: ignore[misc]
 
     def open(self, partitions: int | None) -> EmbeddedStore:

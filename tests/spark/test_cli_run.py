@@ -15,6 +15,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from tests.spark.victims import children, wait_until_gone
+
 pytest.importorskip("pyspark", reason="pyspark is not installed: lamina[spark]")
 
 LAMINA = Path(sys.executable).parent / "lamina"
@@ -136,3 +138,57 @@ def test_check_explains_state_and_types_and_leaves_nothing_behind(tmp_path: Path
     assert "  state      p0 decimal(38,2) (sum)" in plan.stdout
     assert "turnover decimal(38,2), trades bigint" in plan.stdout
     assert not (tmp_path / ".lamina").exists()
+
+
+# signals
+
+
+def everybody(pid: int) -> list[int]:
+    """A process and all below it: what a service manager signals."""
+    return [pid, *(each for child in children(pid) for each in everybody(child))]
+
+
+def test_sigterm_for_all_processes_in_mid_epoch_ended_the_jvm_first(tmp_path: Path) -> None:
+    """As from systemd: the JVM ended at once, and the run with an error."""
+    file = tmp_path / "trades.sql"
+    file.write_text(SQL.replace(f"rows '{ROWS}'", "rows '100000000'"))
+    with started(file, "--max-rows", "50000") as (process, events):
+        until_epoch(events, 1)  # and the next one has begun
+        for pid in everybody(process.pid):
+            os.kill(pid, signal.SIGTERM)
+        ended = list(events)[-1]
+        assert process.wait() == 0
+    assert (ended["event"], ended["phase"], ended["why"]) == ("ended", "ended", "")
+    assert ended["saved_epoch"] == ended["epoch"] >= 1
+
+
+def test_a_driver_that_is_killed_leaves_no_jvm(tmp_path: Path) -> None:
+    file = tmp_path / "trades.sql"
+    file.write_text(SQL.replace(f"rows '{ROWS}'", "rows '100000000'"))
+    with started(file, "--max-rows", "50000") as (process, events):
+        until_epoch(events, 1)
+        below = everybody(process.pid)[1:]
+        assert below, "a JVM"
+        assert os.getpgid(below[0]) != os.getpgid(process.pid)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        for pid in below:
+            wait_until_gone(pid)
+
+
+def test_a_host_name_that_cannot_be_resolved_stopped_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "trades.sql"
+    file.write_text(SQL)
+    own_name = ["unshare", "--uts", "sh", "-c", 'hostname nowhere.invalid && exec "$@"', "sh"]
+    if subprocess.run([*own_name, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("only root may have a host name of its own here")
+    ran = subprocess.run(
+        [*own_name, LAMINA, "run", file, *RUN, "--once"],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "WARNING" not in ran.stderr, "nor does the JVM say anything"

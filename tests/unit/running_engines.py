@@ -52,6 +52,7 @@ class FakeEngine:
     store_down: bool = False
     publisher: FakePublisher = field(default_factory=FakePublisher)
     report: RecoveryReport = NEW
+    notes: tuple[str, ...] = ()
     calls: list[str] = field(default_factory=list)
 
     @property

@@ -137,6 +137,8 @@ def home_documents(made: HomeAndStore) -> Iterator[tuple[str, Any]]:
         "wal dump",
         f"wal dump {segment} --values --limit 3",
         "wal verify",
+        "verify",
+        f"verify --store {made.store}",
         f"wal repair {segment} --yes",
         f"recover --store {made.store} --dry-run",
         f"recover --store {made.store} --dry-run --lose-after 3",

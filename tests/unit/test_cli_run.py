@@ -143,10 +143,30 @@ def test_a_python_of_another_version_is_named(tmp_path: Path) -> None:
 
 def test_no_java_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = pytest.importorskip("lamina.spark.java")
-    monkeypatch.setattr(java, "java_home", lambda _: None)
+    monkeypatch.setattr(java, "java_home", lambda _, **__: None)
     with pytest.raises(UsageError, match="Java 17, 21, 25") as raised:
         java.prepare_java(tmp_path)
     assert "lamina[java]" in raised.value.advice
+
+
+def test_a_wrapper_around_java_is_not_wrapped_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second session of a process finds JAVA_HOME as the first one has set it."""
+    java = pytest.importorskip("lamina.spark.java")
+    real = tmp_path / "jdk" / "bin" / "java"
+    real.parent.mkdir(parents=True)
+    real.write_text('#!/bin/sh\necho \'openjdk version "21.0.1"\' >&2\necho "$@"\n')
+    real.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(real.parent.parent))
+    for _ in range(2):
+        home = java.java_home(tmp_path / "scratch")
+        monkeypatch.setenv("JAVA_HOME", str(home))
+    wrapper = home / "bin" / "java"
+    assert wrapper.read_text().endswith(f'exec "{real}" "$@"\n')
+    arguments = ["-x", "--add-modules=jdk.incubator.vector", "a b"]
+    ran = subprocess.run([wrapper, *arguments], capture_output=True, check=True, text=True)
+    assert ran.stdout == "-x a b\n"
 
 
 def test_local_masters_get_retries_and_others_stay() -> None:
@@ -175,7 +195,7 @@ def test_home_and_store_are_beside_the_file_unless_said(tmp_path: Path) -> None:
 def run_on(kind: Callable[[Clock], RunScreen], home: Path) -> Status:
     clock = ManualClock()
     screen = kind(clock)
-    watcher = Watcher(screen.recovered, screen.epoch, screen.status)
+    watcher = Watcher(screen.recovered, screen.note, screen.epoch, screen.status)
     with screen, present(home, "orders", clock=clock, listener=watcher.status) as here:
         loop = Loop(
             FakeEngine(input=2, on_step=lambda _: clock.advance(0.5)),

@@ -319,7 +319,7 @@ def test_a_segment_that_is_gone_is_missed_if_no_checkpoint_covers_it(made: HomeA
     [problem] = found["problems"]
     assert (problem["path"], problem["code"], problem["actual"]) == (gone, "LAM-3005", "no file")
     assert "epochs 5 to 6" in problem["message"]
-    assert "lamina recover --dry-run" in problem["message"]
+    assert "lamina recover --dry-run" in problem["advice"]
     assert not found["ok"]
     assert gone in lamina("wal", "verify", "--home", made.home).stdout
 

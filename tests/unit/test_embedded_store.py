@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import lamina
+from lamina.checkpoint import verify
 from lamina.errors import BadName, Fenced, NotFound, Refused, StateChanged, UsageError
 from lamina.recovery.operators import FoundState
 from lamina.state.layers import PlacedRun
@@ -545,3 +546,74 @@ def test_a_table_whose_name_fits_no_path_is_refused_when_it_is_made(
     """It was noticed when its state had outgrown the manifest: no checkpoint after that."""
     with lamina.open(tmp_path) as store, pytest.raises(BadName):
         store.table(name, KEY, VALUE)
+
+
+def test_a_caller_that_uses_its_memory_again_changed_the_state(tmp_path: Path) -> None:
+    """Rows that came in the order of their hashes were kept where the caller had them."""
+    with lamina.open(tmp_path) as store:
+        table = store.table("t", KEY, VALUE)
+        for key in range(5):  # one row is always in order
+            keys, values = np.array([key]), np.array([key * 10])
+            table.write(pa.record_batch({"k": pa.array(keys), "v": pa.array(values)}))
+            keys[0] = values[0] = 999
+        expected = {key: key * 10 for key in range(5)}
+        assert as_dict(table) == expected
+        store.commit()
+        assert as_dict(table) == expected
+    with lamina.open(tmp_path) as store:
+        assert as_dict(store.table("t")) == expected
+
+
+@pytest.mark.parametrize("writes", [1, 3, 30])
+def test_a_commit_that_is_larger_than_a_record_is_several(
+    writes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than 1 GiB of a partition was refused: split the batch, which no caller could."""
+    monkeypatch.setattr("lamina.wal.segment.PAYLOAD_BYTES_MAX", 50_000)
+    monkeypatch.setattr("lamina.embedded.table.PIECE_BYTES_MAX", 10_000)
+    value = pa.schema([("v", pa.string())])
+    expected: dict[int, str] = {}
+    with dying(lamina.open(tmp_path)) as store:
+        table = store.table("t", KEY, value)
+        for write in range(writes):
+            fresh = {key: f"{write}-{key}" * 20 for key in range(write, write + 400)}
+            columns = {"k": pa.array(list(fresh)), "v": pa.array(list(fresh.values()))}
+            table.write(pa.record_batch(columns))
+            expected |= fresh
+        assert as_dict(table) == expected
+        store.commit()
+        assert len(store._saves.commits[-1].ranges) > 1
+        assert as_dict(table) == expected
+    with lamina.open(tmp_path, partitions=4) as store:
+        assert as_dict(store.table("t")) == expected
+        store.checkpoint()
+        assert verify(store._checkpointer).ok
+        assert as_dict(store.table("t")) == expected
+    with lamina.open(tmp_path, partitions=2) as store:
+        assert as_dict(store.table("t")) == expected
+
+
+def test_a_row_that_no_record_can_hold_is_refused_and_nothing_else_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lamina.wal.segment.PAYLOAD_BYTES_MAX", 20_000)
+    monkeypatch.setattr("lamina.embedded.table.PIECE_BYTES_MAX", 10_000)
+    with lamina.open(tmp_path) as store:
+        store.put(b"a", b"1")
+        store.commit()
+        store.put(b"b", bytes(30_000))
+        with pytest.raises(UsageError, match="fewer or smaller rows"):
+            store.commit()
+        store.rollback()
+        store.put(b"c", b"3")
+        store.commit()
+    with lamina.open(tmp_path) as store:
+        assert dict(store.scan()) == {b"a": b"1", b"c": b"3"}
+
+
+def test_a_store_that_keeps_no_checkpoint_was_opened_and_failed_at_its_first_one(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(UsageError, match="at least one checkpoint"):
+        lamina.open(tmp_path / "new", retain=0)
+    assert not (tmp_path / "new").exists()

@@ -5,7 +5,7 @@ Nothing here takes a lock or makes a folder: a look must not stop a pipeline fro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -20,7 +20,7 @@ from lamina.errors import NotFound, UsageError, WalDamaged
 from lamina.format.home_names import IDENTITY, parse_segment
 from lamina.os_errors import typed_errors
 from lamina.wal.home import Home, read_home
-from lamina.wal.scan import cores_of, segments_of
+from lamina.wal.scan import all_segments
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -60,16 +60,6 @@ def _no_home(disk: Disk) -> NotFound | WalDamaged:
         where=disk.root,
         advice="Check --home",
     )
-
-
-def all_segments(disk: Disk) -> Iterator[str]:
-    """The paths of all segments: the driver's, then core by core, each from the oldest."""
-    try:
-        for core in (None, *cores_of(disk)):
-            yield from segments_of(disk, core)
-    except NotFound as error:  # a folder that is missing is an empty one; this is a file
-        message = "this should be a folder of segments, and is a file"
-        raise WalDamaged(message, where=error.where) from error
 
 
 def find_segment(disk: Disk, given: str) -> str:

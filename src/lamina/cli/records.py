@@ -10,8 +10,7 @@ import click
 import pyarrow as pa
 
 from lamina.cli import shapes
-from lamina.cli.examination import batch_of
-from lamina.cli.homes import HomeTarget, all_segments, find_segment, home_option, place
+from lamina.cli.homes import HomeTarget, find_segment, home_option, place
 from lamina.cli.rows import row_shapes, row_texts, schema_shape, schema_text
 from lamina.cli.screen import Answered, Screen, json_option
 from lamina.cli.segments import core_of, end_shape, end_text
@@ -21,8 +20,9 @@ from lamina.disk.base import Disk
 from lamina.errors import Corrupt, LaminaError, NotFound, Unsupported, UsageError, WalDamaged
 from lamina.format import canonical
 from lamina.format.wal import HEADER_SIZE, Kind, binding_of, decode_record_header
+from lamina.wal.examination import batch_of
 from lamina.wal.reader import Clean, Record, SegmentReader, Torn
-from lamina.wal.scan import check_home
+from lamina.wal.scan import all_segments, check_home
 
 HEAD = "    OFFSET  KIND        EPOCH  SEQUENCE   COUNT      SIZE  CRC       DURABLE  WHAT"
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from lamina.checkpoint import Checkpointer, artifacts
 from lamina.checkpoint.parallel import run_bounded
 from lamina.checkpoint.progress import Progress
-from lamina.cli.homes import all_segments
 from lamina.cli.screen import Screen
 from lamina.clock import SystemClock
 from lamina.errors import Corrupt, NotFound, Refused
@@ -25,6 +24,7 @@ from lamina.recovery.ranges import in_file_order, read_ranges
 from lamina.recovery.report import report_of
 from lamina.recovery.scan import scan_home
 from lamina.wal.home import Home
+from lamina.wal.scan import all_segments
 
 LOOKS_MAX = 10
 

@@ -70,7 +70,7 @@ def _conf(
     "max_ahead_s",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="A row further ahead of the watermark does not move it.",
+    help="Rows further ahead of the watermark do not move it, unless two epochs have no others.",
 )
 @click.option(
     "--checkpoint-epochs",
@@ -132,7 +132,12 @@ def run_command(*, place: PipelinePlace, as_json: bool, **options: Any) -> None:
     """
     try:
         with open_screen(SystemClock(), as_json=as_json) as screen:
-            watcher = Watcher(screen.recovered, screen.epoch, screen.status)
+            watcher = Watcher(
+                recovered=screen.recovered,
+                note=screen.note,
+                epoch=screen.epoch,
+                status=screen.status,
+            )
             options["out"] = _output(as_json=as_json)
             ended = run(place.file, home=place.home, store=place.store, watcher=watcher, **options)
             screen.ended(ended)

@@ -14,7 +14,14 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from lamina.cli.run_words import epoch_shape, lag, recovery_lines, recovery_shape, watermark
+from lamina.cli.run_words import (
+    duration,
+    epoch_shape,
+    lag,
+    recovery_lines,
+    recovery_shape,
+    watermark,
+)
 from lamina.cli.words import counted, printable
 from lamina.clock import Clock
 from lamina.engine.plans import EpochReport
@@ -35,6 +42,8 @@ class RunScreen(Protocol):
     ) -> None: ...
 
     def recovered(self, report: RecoveryReport) -> None: ...
+
+    def note(self, text: str) -> None: ...
 
     def epoch(self, report: EpochReport) -> None: ...
 
@@ -67,8 +76,19 @@ class Lines:
         for line in recovery_lines(report):
             self._line(line)
 
+    def note(self, text: str) -> None:
+        self._line(f"note: {text}")
+
     def epoch(self, report: EpochReport) -> None:
+        self._gaps(report)
         self._line(epoch_line(report, self._status, self._clock.now_ms()))
+
+    def _gaps(self, report: EpochReport) -> None:
+        for source, micros in report.gaps_us.items():
+            self.note(
+                f"every row of {source} was further ahead than --max-ahead, twice in a row: a gap "
+                f"in its data. Its watermark has jumped by {duration(micros / 1_000_000)}"
+            )
 
     def status(self, status: Status) -> None:
         before, self._status = self._status, status
@@ -106,6 +126,7 @@ class LiveTable(Lines):
         self._live.stop()
 
     def epoch(self, report: EpochReport) -> None:
+        self._gaps(report)
         self._report = report
         self._draw()
 
@@ -143,6 +164,9 @@ class JsonLines:
         self._ready_at = self._clock.monotonic()
         json_line({"event": "recovered"} | recovery_shape(report))
 
+    def note(self, text: str) -> None:
+        json_line({"event": "note", "text": text})
+
     def epoch(self, report: EpochReport) -> None:
         json_line({"event": "epoch"} | epoch_shape(report, self._status))
 
@@ -173,6 +197,8 @@ def epoch_line(report: EpochReport, status: Status | None, now_ms: int) -> str:
     ]
     if report.without_time:
         parts.append(f"without time {report.without_time}")
+    if report.ahead:
+        parts.append(f"ahead {report.ahead}")
     if report.keys:
         parts.append(f"keys {report.keys}")
     if status is not None:
@@ -187,7 +213,7 @@ def live_table(status: Status, report: EpochReport | None, now_ms: int) -> Table
     facts = {
         "state": f"{status.phase} {status.why}".strip(),
         "epoch": f"{status.epoch}{took}",
-        "rows": f"{status.rows} ({status.rows_per_s} rows/s, {status.late} late)",
+        "rows": f"{status.rows} ({status.rows_per_s} rows/s, {status.late} late{_ahead(status)})",
         "watermark": f"{watermark(status.watermark)} (lag {lag(status.watermark, now_ms)})",
         "keys": f"about {status.keys} in state",
         "checkpoint": f"epoch {status.saved_epoch}" if status.saved_epoch else "-",
@@ -197,6 +223,10 @@ def live_table(status: Status, report: EpochReport | None, now_ms: int) -> Table
     for name, text in facts.items():
         table.add_row(Text(name, style="bold"), Text(printable(text)))
     return table
+
+
+def _ahead(status: Status) -> str:
+    return f", {status.ahead} ahead" if status.ahead else ""
 
 
 def summary(status: Status, seconds: float) -> str:

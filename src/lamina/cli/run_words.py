@@ -24,7 +24,10 @@ def lag(micros: int | None, now_ms: int) -> str:
     """How far the watermark is behind the clock; for people."""
     if micros is None or micros in DRAINED:
         return "-"
-    seconds = (now_ms - micros // 1000) / 1000
+    return duration((now_ms - micros // 1000) / 1000)
+
+
+def duration(seconds: float) -> str:
     for unit, name in _UNITS:
         if abs(seconds) >= unit * 2:
             return f"{seconds / unit:.0f} {name}"
@@ -84,6 +87,8 @@ def epoch_shape(report: EpochReport, status: Status | None) -> Shape:
         "rows_out": dict(report.rows_out),
         "late": report.late,
         "without_time": report.without_time,
+        "ahead": report.ahead,
+        "gaps_us": dict(report.gaps_us),
         "keys": report.keys,
         "watermark": report.watermark,
         "sinks_behind": report.sinks_behind,

@@ -12,7 +12,7 @@ import click
 
 from lamina.checkpoint.progress import Progress, Report
 from lamina.cli.exits import Exit
-from lamina.cli.homes import HomeTarget, all_segments, home_option, place
+from lamina.cli.homes import HomeTarget, home_option, place
 from lamina.cli.screen import Screen, json_option
 from lamina.cli.shapes import Shape
 from lamina.cli.words import counted, size
@@ -22,7 +22,7 @@ from lamina.format.home_names import CoreSegment, parse_segment
 from lamina.format.wal import Kind, SegmentHeader
 from lamina.wal.home import Home
 from lamina.wal.reader import Clean, Damaged, Record, SegmentReader, Torn
-from lamina.wal.scan import read_tail
+from lamina.wal.scan import all_segments, read_tail
 
 COLUMNS = (
     "SEGMENT",

@@ -15,7 +15,7 @@ import click
 
 from lamina.checkpoint import Checkpointer
 from lamina.cli import shapes
-from lamina.cli.homes import HomeTarget, all_segments
+from lamina.cli.homes import HomeTarget
 from lamina.cli.rehearsal import Rehearsal, Stage, rehearse
 from lamina.cli.run_places import PipelinePlace, place_of, place_options
 from lamina.cli.run_words import watermark
@@ -31,6 +31,7 @@ from lamina.recovery import RecoveredState, RecoveryConfig
 from lamina.running.control import Process, Status, read_status
 from lamina.running.holder import find_holder, is_own_status
 from lamina.wal.home import Home
+from lamina.wal.scan import all_segments
 
 
 @dataclass(frozen=True, slots=True)

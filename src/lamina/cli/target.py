@@ -121,16 +121,20 @@ def is_reserved(name: str) -> bool:
     return name == LATEST or _LIKE_AN_ID.fullmatch(name) is not None
 
 
-def store_options(*, required: bool = True) -> Callable[[F], F]:
-    """Give a command --store, --base and --option; it gets them as one `target`."""
+def store_options(*, required: bool = True, always: bool = False) -> Callable[[F], F]:
+    """Give a command --store, --base and --option; it gets them as one `target`.
+
+    Without --store the target is None; with *always* it is one without an address.
+    """
 
     def decorate(command: F) -> F:
         @wraps(command)
         def run(store: str | None, base: str, option: Mapping[str, Any], **rest: Any) -> None:
-            target = None if store is None else Target(store, base, option)
+            is_there = always or store is not None
+            target = Target(store or "", base, option) if is_there else None
             command(target=target, **rest)
 
-        for add in reversed(_store_options(required=required)):
+        for add in reversed(_store_options(required=required and not always)):
             run = add(run)
         return run  # type: ignore[return-value]
 

@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterator
 import click
 
 from lamina.checkpoint.progress import Progress, Report
-from lamina.cli.examination import Examined, Trouble, examine, missing_ranges
 from lamina.cli.exits import Exit
-from lamina.cli.homes import HomeTarget, all_segments, find_segment, home_option
-from lamina.cli.lost_segments import lost_segments
+from lamina.cli.homes import HomeTarget, find_segment, home_option
 from lamina.cli.screen import Screen, json_option
 from lamina.cli.segments import end_shape
 from lamina.cli.shapes import Shape
@@ -24,7 +22,9 @@ from lamina.errors import NotFound, WalDamaged
 from lamina.format.findings import Severity
 from lamina.format.home_names import DRIVER, HOME_LOCK, IDENTITY, core_folder, parse_segment
 from lamina.running.control import REQUESTS, STATUS
-from lamina.wal.scan import cores_of
+from lamina.wal.examination import Examined, Trouble, examine, missing_ranges
+from lamina.wal.lost_segments import lost_segments
+from lamina.wal.scan import all_segments, cores_of
 
 COLUMNS = ("SEVERITY", "CODE", "FILE", ">BYTE", "MESSAGE", "EXPECTED", "ACTUAL")
 _KEPT = re.compile(r"(?P<segment>.+\.wal)\.cut-[0-9]+\+*")
@@ -67,7 +67,8 @@ def _identity(home_target: HomeTarget) -> tuple[list[Trouble], bytes | None]:
     try:
         return [], home_target.to_read().identity
     except WalDamaged as error:
-        trouble = Trouble(Severity.ERROR, error.code, IDENTITY, 0, error.message)
+        advice = error.advice
+        trouble = Trouble(Severity.ERROR, error.code, IDENTITY, 0, error.message, advice=advice)
         return [trouble], None
 
 
@@ -145,19 +146,27 @@ def trouble_shape(trouble: Trouble) -> Shape:
         "message": trouble.message,
         "expected": trouble.expected,
         "actual": trouble.actual,
+        "advice": trouble.advice,
     }
 
 
 def _print(screen: Screen, examined: list[Examined], troubles: list[Trouble]) -> None:
     if troubles:
         screen.table(COLUMNS, [_row(each) for each in troubles])
+        print_advice(screen, troubles)
         screen.line()
     screen.line(
-        f"{_verdict(troubles)}: {counted(len(examined), 'segment')}, "
+        f"{verdict(troubles)}: {counted(len(examined), 'segment')}, "
         f"{counted(sum(each.records for each in examined), 'record')}, "
         f"{counted(sum(each.entries for each in examined), 'entry')}, "
         f"{size(sum(each.size for each in examined))} read"
     )
+
+
+def print_advice(screen: Screen, troubles: list[Trouble]) -> None:
+    """What to do, each once."""
+    for advice in dict.fromkeys(each.advice for each in troubles if each.advice):
+        screen.line(f"What to do: {advice}.")
 
 
 def _row(trouble: Trouble) -> tuple[str, ...]:
@@ -172,7 +181,7 @@ def _row(trouble: Trouble) -> tuple[str, ...]:
     )
 
 
-def _verdict(troubles: list[Trouble]) -> str:
+def verdict(troubles: list[Trouble]) -> str:
     errors = _count(troubles, Severity.ERROR)
     if errors:
         return f"DAMAGED, {counted(errors, 'error')}"

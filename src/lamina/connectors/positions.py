@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
-from lamina.connectors.durable import make_folder, write
+from lamina.connectors.durable import LocalFiles, make_folder, replace
 from lamina.errors import Corrupt
 from lamina.format import canonical
 from lamina.format.commit import Point
@@ -54,5 +55,6 @@ class HomePositions:
             }
         )
         with typed_errors(self._path):
-            make_folder(self._path.parent)
-            write(self._path, value)
+            files = LocalFiles()
+            make_folder(files, self._path.parent)
+            replace(files, self._path, BytesIO(value))

@@ -12,6 +12,7 @@ from lamina.disk.base import Disk
 from lamina.embedded.store import EmbeddedStore
 from lamina.errors import UsageError
 from lamina.os_errors import typed_errors
+from lamina.protocol.retention import check_retain
 from lamina.recovery.manager import Recovered, RecoveryConfig, RecoveryManager
 from lamina.state.local import RunFolder
 from lamina.state.vnodes import check_partitions
@@ -45,6 +46,7 @@ def open_store(
         check_partitions(partitions)
     if compression not in (None, "zstd", "lz4"):
         raise UsageError(f"compression is zstd or lz4, not {compression!r}")
+    check_retain(retain)
     clock = clock or SystemClock()
     store, home_path = places(path_or_url, home)
     config = RecoveryConfig(

@@ -1,4 +1,4 @@
-"""The embedded store: put, get, scan, commit, checkpoint, rewind. The README's library example.
+"""The embedded store: put, get, scan, commit, checkpoint, rewind. docs/library.md begins with it.
 
 Everything a process has written since the last commit becomes one epoch: one run per table and
 partition in the driver log, then its COMMIT, then one sync. Checkpoints are made beside the epochs.
@@ -169,11 +169,14 @@ class EmbeddedStore:
         for table in self._tables.values():
             table.merge(self._folder)
         epoch = self._next_epoch
-        runs = {name: t.take_runs() for name, t in sorted(self._tables.items()) if t.changed}
-        ranges = {
-            (name, number): self._driver.append_run(batch, epoch=epoch, operator=name, core=number)
-            for name, parts in runs.items()
-            for number, batch in parts.items()
+        log = self._driver.append_run
+        runs = {
+            name: [
+                (log(batch, epoch=epoch, operator=name, core=number), batch)
+                for number, batch in table.take_runs()
+            ]
+            for name, table in sorted(self._tables.items())
+            if table.changed
         }
         at = self._at
         record = replace(
@@ -181,12 +184,11 @@ class EmbeddedStore:
             source_offsets={**at.source_offsets, **connectors(offsets or {}, epoch)},
             watermark=at.watermark if watermark is None else watermark,
             source_watermarks={**at.source_watermarks, **(source_watermarks or {})},
-            ranges=tuple(ranges.values()),
+            ranges=tuple(place for logged in runs.values() for place, _ in logged),
         )
         self._decide(record)
-        for name, parts in runs.items():
-            places = {number: ranges[name, number] for number in parts}
-            self._tables[name].advance(parts, places, epoch)
+        for name, logged in runs.items():
+            self._tables[name].advance(logged, epoch)
         return epoch
 
     def rollback(self) -> None:

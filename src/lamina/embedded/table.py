@@ -5,7 +5,7 @@ What is written is seen at once by this process, and counts with the store's nex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TypeAlias, TypeVar
 
@@ -36,6 +36,8 @@ T = TypeVar("T")
 Data: TypeAlias = "pa.RecordBatch | pa.Table"
 PENDING_RUNS_MAX = 8
 """Uncommitted writes of a partition are brought together when there are this many."""
+PIECE_BYTES_MAX = 256 * 1024 * 1024
+"""A larger run is committed as several: a record holds 1 GiB, a column of text less than 2 GiB."""
 
 
 class Table:
@@ -67,10 +69,11 @@ class Table:
     ) -> tuple[Applied, ...]:
         """New values of keys, each key once; merged with the old ones if the table has merges.
 
+        The rows are copied: the memory that *data* lies in may be used again at once.
         Rows of *deletes* take their key away. With *old_values* the result has the values before
         and after, row by row, for every partition that was touched.
         """
-        changed = changes(self.schema, one_batch(data), deletes=deletes)
+        changed = changes(self.schema, one_batch(data), deletes=deletes, copy=True)
         applied = self._guarded(lambda: self._current.apply(changed, old_values=old_values))
         for number, each in applied.items():
             self._add(number, each.run)
@@ -138,19 +141,25 @@ class Table:
         """What is committed."""
         return self._committed
 
-    def take_runs(self) -> dict[int, pa.RecordBatch]:
-        """What the next commit consists of: one run for each partition that has changed."""
-        return {number: self._joined(runs) for number, runs in sorted(self._pending.items())}
+    def take_runs(self) -> list[tuple[int, pa.RecordBatch]]:
+        """What the next commit consists of: a run for each partition that has changed.
 
-    def advance(
-        self, runs: Mapping[int, pa.RecordBatch], places: Mapping[int, WalRange], epoch: int
-    ) -> None:
+        Several, oldest first, if it would be too large for a record of the log.
+        """
+        return [
+            (number, piece)
+            for number, runs in sorted(self._pending.items())
+            for run in self._fewer(runs)
+            for piece in pieces(run)
+        ]
+
+    def advance(self, runs: Iterable[tuple[WalRange, pa.RecordBatch]], epoch: int) -> None:
         """The runs have been committed, at these places in the WAL."""
         state = self._committed
-        for number, batch in runs.items():
-            name = run_name(places[number])
-            run = run_of_batch(batch, name=name, first_epoch=epoch, last_epoch=epoch)
-            state = state.with_partition(number, state.partitions[number].with_run(run))
+        for place, batch in runs:
+            run = run_of_batch(batch, name=run_name(place), first_epoch=epoch, last_epoch=epoch)
+            partition = state.partitions[place.core].with_run(run)
+            state = state.with_partition(place.core, partition)
         self._pending = {}
         self._committed = self._current = state
 
@@ -229,7 +238,7 @@ class Table:
             return
         waiting = [*self._pending.get(number, []), run]
         if len(waiting) > PENDING_RUNS_MAX:
-            waiting = [self._joined(waiting)]
+            waiting = self._fewer(waiting)
         self._pending[number] = waiting
         self._current = self._with_pending(number)
 
@@ -238,6 +247,15 @@ class Table:
         for run in self._pending.get(number, []):
             partition = partition.with_run(run_of_batch(run, name="not committed"))
         return self._current.with_partition(number, partition)
+
+    def _fewer(self, runs: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        """The newest ones as one, as many as fit into a piece; larger ones stay as they are."""
+        start, room = len(runs), PIECE_BYTES_MAX
+        while start and runs[start - 1].nbytes <= room:
+            start -= 1
+            room -= runs[start].nbytes
+        tail = [self._joined(runs[start:])] if start < len(runs) else []
+        return [*(self._joined([run]) for run in runs[:start]), *tail]
 
     def _joined(self, runs: list[pa.RecordBatch]) -> pa.RecordBatch:
         """Several uncommitted runs as one; the highest floor stays."""
@@ -272,6 +290,16 @@ class Table:
         except RunDamaged:
             self.rebuild()
             return work()
+
+
+def pieces(run: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows of a run in several ones, each small enough for a record of the log."""
+    if run.nbytes <= PIECE_BYTES_MAX or run.num_rows < 2:
+        yield run
+        return
+    half = run.num_rows // 2
+    yield from pieces(run.slice(0, half))
+    yield from pieces(run.slice(half))
 
 
 def one_batch(data: Data) -> pa.RecordBatch:

@@ -13,6 +13,7 @@ done: whatever instruction the process is killed at.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,7 +22,9 @@ from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.saving import Pipeline
 from lamina.clock import Clock, new_writer_id
 from lamina.engine.model import (
+    Input,
     Offset,
+    OperatorWork,
     Seen,
     SourceRange,
     StagedRows,
@@ -32,18 +35,18 @@ from lamina.engine.model import (
 from lamina.engine.planning import (
     EpochPlan,
     Watermarks,
+    ahead_of,
     applied_of,
     check_not_drained,
     plan_epoch,
 )
 from lamina.engine.plans import EnginePlan, EngineSettings, EpochReport, FailPoint, StreamPlan
 from lamina.engine.ports import Runner, Sink, Source
-from lamina.engine.publishing import Publisher
+from lamina.engine.publishing import Publisher, open_publisher
 from lamina.engine.records import offsets_after, report_of, staged_for
 from lamina.engine.saves import Saves
-from lamina.engine.staging import HomeStaged
 from lamina.engine.states import States, memory_name
-from lamina.errors import Refused, UsageError
+from lamina.errors import Refused
 from lamina.format.commit import CommitRecord, Point
 from lamina.ids import CheckpointId
 from lamina.recovery.manager import Recovered
@@ -83,10 +86,11 @@ class Engine:
         self._clock = clock
         self._settings = settings
         self._fail_point = fail_point
+        self.notes: list[str] = []  # what a person who started it should know
         self._run_id = new_writer_id(clock)[:12]
         self._broken = False
         self._begin_at(recovered)
-        self._publisher = self._open_publisher(sinks)
+        self._publisher = open_publisher(sinks, plan, recovered, home=home, clock=clock)
         self._saves = Saves(
             checkpointer,
             recovered=recovered,
@@ -114,7 +118,8 @@ class Engine:
         self._aside = {  # of sources that are not in the pipeline now: they may come back
             name: each for name, each in state.source_offsets.items() if name not in self._sources
         }
-        self._watermarks = Watermarks(dict(state.source_watermarks))
+        ahead = ahead_of(state.source_offsets)
+        self._watermarks = Watermarks(dict(state.source_watermarks), ahead)
         self._applied = applied_of(state.source_offsets)
 
     @property
@@ -168,6 +173,7 @@ class Engine:
             commit,
             results,
             watermark=self._watermarks.of(frozenset(self._plan.delays_us)),
+            after=self._watermarks,
             seconds=self._clock.monotonic() - started,
             sinks=self._plan.sinks,
             behind=self._publisher.behind,
@@ -184,17 +190,20 @@ class Engine:
         return self._saves.base
 
     def drop_state(self, names: Collection[str]) -> None:
-        """Delete what is kept aside of streams that are gone: an epoch that does nothing else."""
+        """Delete what is kept aside of streams that are gone: an epoch that does nothing else.
+
+        A name under which nothing is kept is a note: the same start may be repeated.
+        """
         self._check_whole()
-        aside = self._states.aside([*self._sources, *(s.name for s in self._plan.streams)])
-        for name in sorted(set(names) - set(aside)):
-            raise UsageError(
-                f"no state is kept aside under the name {name!r}",
-                advice=f"There is {', '.join(aside) or 'none'}; state that is in use stays",
-            )
+        used = [*self._sources, *(s.name for s in self._plan.streams)]
+        runs = self._states.dropped(names, used)
+        for name in sorted(set(names) - set(runs)):
+            self.notes.append(f"no state is kept under the name {name!r}: nothing to drop")
+        if not runs:
+            return
         unread = {name: SourceRange(name, at, at) for name, at in self._offsets.items()}
         plan = EpochPlan(self._next_epoch, unread, self._applied)
-        dropped = {name: self._logged(plan, name, self._states.deletions(name)) for name in names}
+        dropped = {name: self._logged(plan, name, each) for name, each in runs.items()}
         self._commit(plan, {}, dropped, self._watermarks)
 
     def settle(self) -> None:
@@ -250,12 +259,6 @@ class Engine:
     def _work(
         self, stream: StreamPlan, plan: EpochPlan, results: Mapping[str, StreamResult]
     ) -> StreamWork:
-        reads: SourceRange | StagedRows
-        if stream.reads in plan.ranges:
-            reads = plan.ranges[stream.reads]
-        else:
-            before = results[stream.reads].tasks
-            reads = StagedRows(stream.reads, tuple(s.path for t in before for s in t.staged))
         lateness = self._applied if self._plan.follows_windows(stream) else plan.watermarks
         return StreamWork(
             stream=stream.name,
@@ -265,17 +268,17 @@ class Engine:
             home=str(self._home),
             home_id=self._recovered.home.identity,
             partitions=self._settings.partitions,
-            input=reads,
-            operator=stream.operator,
-            runs=self._states.refs(stream.name) if stream.operator else (),
+            inputs=tuple(_input(name, plan, results) for name in stream.inputs),
+            operators=tuple(
+                OperatorWork(name, operator, self._states.refs(name))
+                for name, operator in stream.operators.items()
+            ),
             late_floor=lateness.floor_of(stream.sources),
             floor=plan.watermarks.floor_of(stream.sources),
             state_folder=str(self._folder.path),
             saved_epoch=self._saves.base_epoch,
             latest_max_us=self._watermarks.latest_max(
-                stream.reads,
-                self._plan.delays_us.get(stream.reads, 0),
-                self._settings.max_ahead_us,
+                stream.inputs, self._plan.delays_us, self._settings.max_ahead_us
             ),
         )
 
@@ -303,10 +306,10 @@ class Engine:
             parent=self._head,
             follows=self._driver.head,
             partitions=self._settings.partitions,
-            source_offsets={**self._aside, **offsets_after(plan)},
+            source_offsets={**self._aside, **offsets_after(plan, after)},
             watermark=plan.watermarks.of(frozenset(self._plan.delays_us)),
             source_watermarks=dict(after.by_source),
-            ranges=tuple(task.range for task in done if task.range is not None),
+            ranges=tuple(place for task in done for place in task.ranges),
             staged=staged_for(self._plan.sinks, results),
             sinks=tuple(sorted(self._plan.sinks)),
         )
@@ -319,8 +322,8 @@ class Engine:
         self._applied, self._watermarks = plan.watermarks, after
         self._saves.add(commit)
         for stream in self._plan.streams:
-            if stream.operator is not None and stream.name in results:
-                self._states.advance(stream.name, results[stream.name].tasks, plan.epoch)
+            for name in stream.operators if stream.name in results else ():
+                self._states.advance(name, results[stream.name].tasks, plan.epoch)
         for name, tasks in memories.items():
             self._states.advance(name, tasks, plan.epoch)
         for sink in self._plan.sinks:
@@ -335,12 +338,12 @@ class Engine:
         return plan.watermarks.advanced(seen, self._plan.delays_us, self._settings.max_ahead_us)
 
     def _remember(self, plan: EpochPlan) -> dict[str, tuple[TaskResult, ...]]:
-        """The files that this epoch reads, as runs of the source's memory in the driver's log."""
+        """What sources learn in this epoch, as runs of their memory in the driver's log."""
         found: dict[str, tuple[TaskResult, ...]] = {}
         for source, each in plan.ranges.items():
-            if not each.files:
+            if each.learned is None:
                 continue
-            runs = self._states.remembered(source, each.files, self._folder)
+            runs = self._states.remembered(source, each.learned, self._folder)
             found[memory_name(source)] = self._logged(plan, memory_name(source), runs.items())
         return found
 
@@ -350,7 +353,7 @@ class Engine:
         """Runs of the driver's own, in its log: by their partitions."""
         log = self._driver.append_run
         return tuple(
-            TaskResult(number, range=log(run, epoch=plan.epoch, operator=name, core=number))
+            TaskResult(number, (log(run, epoch=plan.epoch, operator=name, core=number),))
             for number, run in runs
         )
 
@@ -361,25 +364,10 @@ class Engine:
         self._publisher.drive()
         self._fail_point("after publish")
 
-    def _open_publisher(self, sinks: Mapping[str, Sink]) -> Publisher:
-        """Sinks as recovery found them, with what each has still to get."""
-        state = self._recovered.state
-        publisher = Publisher(
-            sinks,
-            pipeline=self._plan.pipeline,
-            generation=self._driver.generation,
-            staged=HomeStaged(self._home),
-            outputs=self._plan.outputs,
-            accepted=self._driver.sinks,
-            clock=self._clock,
-        )
-        known = {commit.digest: commit for commit in self._recovered.commits}
-        for name in state.plan.joins:
-            publisher.join(name, state.plan.head)
-        for name in sinks:
-            pending = state.plan.publish.get(name, ())
-            first = pending[0].epoch if pending else self.epoch + 1
-            publisher.note_published(name, first - 1)
-            for commit in pending:
-                publisher.add(name, known[commit.point.digest])
-        return publisher
+
+def _input(name: str, plan: EpochPlan, results: Mapping[str, StreamResult]) -> Input:
+    """What a stream reads of a source, or of a stream that has run in this epoch."""
+    if name in plan.ranges:
+        return replace(plan.ranges[name], learned=None)  # tasks do not need it
+    tasks = results[name].tasks
+    return StagedRows(name, tuple(file.path for task in tasks for file in task.staged))

@@ -5,7 +5,7 @@ It does what tasks on Spark do, with the same code: placement by hash, one task 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lamina.engine.model import (
+    Input,
+    OperatorWork,
     Seen,
     SourceRange,
     Staged,
@@ -24,20 +26,22 @@ from lamina.engine.model import (
     TaskWork,
 )
 from lamina.engine.staging import stage
-from lamina.engine.task import HASH, VNODE, results_of, schema_of, update_state
+from lamina.engine.task import HASH, VNODE, combined, results_of, schema_of, update_state
 from lamina.state.hashing import spark_xxhash64, vnodes_of
 from lamina.state.keys import normalise
 from lamina.state.schema import time_values
 
-Table = Callable[[pa.Table], pa.Table]
-
 
 @dataclass(frozen=True, slots=True)
 class LocalStream:
-    """What a stream computes: of rows their partials, or their output; of state rows the output."""
+    """What a stream computes: of rows their partials, or their output; of state rows the output.
 
-    partial: Table
-    final: Table = lambda table: table
+    Both get a table for each input or operator, None where there is nothing. Of several operators
+    `partial` gives a tuple, one table each.
+    """
+
+    partial: Callable[..., pa.Table | tuple[pa.Table | None, ...]]
+    final: Callable[..., pa.Table] = lambda table: table
 
 
 class InProcessRunner:
@@ -58,69 +62,82 @@ class InProcessRunner:
         self._attempts = 0
 
     def run(self, work: StreamWork) -> StreamResult:
-        rows, seen = self._input(work)
+        seen: dict[str, Seen] = {}
+        rows = [self._input(work, each, seen) for each in work.inputs]
         stream = self._streams[work.stream]
-        computed = None if rows is None else stream.partial(rows)
-        if work.operator is None:
+        computed = None if all(each is None for each in rows) else stream.partial(*rows)
+        if not work.operators:
+            assert not isinstance(computed, tuple)
             return StreamResult((self._select(work, computed),), seen)
-        placed = None if computed is None else self._placed(work, computed)
+        partials = computed if isinstance(computed, tuple) else (computed,)
+        both = zip(work.operators, partials, strict=True)
+        placed = [self._placed(operator, batch) for operator, batch in both]
         results = (self._task(work, stream, number, placed) for number in range(work.partitions))
         return StreamResult(results_of(results, work.partitions), seen)
 
-    def _input(self, work: StreamWork) -> tuple[pa.Table | None, dict[str, Seen]]:
+    def _input(self, work: StreamWork, given: Input, seen: dict[str, Seen]) -> pa.Table | None:
         """What there is to read; None if a stream has put out nothing, not even columns."""
-        match work.input:
+        match given:
             case SourceRange(source) as each:
-                table, seen = self._timed(source, self._read(each), work.latest_max_us)
-                return table, {source: seen}
+                table, seen[source] = self._timed(source, self._read(each), work)
+                return table
             case StagedRows(_, files):
                 tables = [pq.read_table(Path(work.home) / file) for file in files]
-                return (pa.concat_tables(tables) if tables else None), {}
+                return pa.concat_tables(tables) if tables else None
 
-    def _timed(
-        self, source: str, table: pa.Table, latest_max_us: int | None
-    ) -> tuple[pa.Table, Seen]:
+    def _timed(self, source: str, table: pa.Table, work: StreamWork) -> tuple[pa.Table, Seen]:
         """Rows with an event time, if the source has one, and what was seen of all."""
         column = self._times.get(source)
         if column is None:
             return table, Seen(table.num_rows)
         kept = table.filter(pc.is_valid(table[column]))
         times = time_values(kept[column].combine_chunks())
-        if latest_max_us is not None:
-            times = times[times <= latest_max_us]
-        latest = int(times.max()) if len(times) else None
-        return kept, Seen(table.num_rows, latest, table.num_rows - kept.num_rows)
+        limit = work.latest_max_us.get(source)
+        within = times if limit is None else times[times <= limit]
+        beyond = times if limit is None else times[times > limit]
+        return kept, Seen(
+            table.num_rows,
+            int(within.max()) if len(within) else None,
+            table.num_rows - kept.num_rows,
+            int(beyond.min()) if source in work.latest_max_us and len(beyond) else None,
+            0 if limit is None else len(beyond),
+        )
 
     def _select(self, work: StreamWork, rows: pa.Table | None) -> TaskResult:
         task = work.task(0, self._attempt())
         count = 0 if rows is None else rows.num_rows
         return TaskResult(0, staged=self._staged(task, rows), rows_in=count)
 
-    def _placed(self, work: StreamWork, partials: pa.Table) -> pa.RecordBatch | None:
+    @staticmethod
+    def _placed(operator: OperatorWork, partials: pa.Table | None) -> pa.RecordBatch | None:
         """With the columns that Spark would add."""
-        assert work.operator is not None
-        if not partials.num_rows:
+        if partials is None or not partials.num_rows:
             return None
         batch = partials.combine_chunks().to_batches()[0]
-        schema = schema_of(work.operator)
+        schema = schema_of(operator.plan)
         keys = [normalise(batch.column(field.name)) for field in schema.key]
         batch = batch.append_column(VNODE, pa.array(vnodes_of(keys), pa.int32()))
         return batch.append_column(HASH, pa.array(spark_xxhash64(keys), pa.int64()))
 
     def _task(
-        self, work: StreamWork, stream: LocalStream, number: int, partials: pa.RecordBatch | None
+        self,
+        work: StreamWork,
+        stream: LocalStream,
+        number: int,
+        partials: Sequence[pa.RecordBatch | None],
     ) -> TaskResult:
         task = work.task(number, self._attempt())
-        mine = []
-        if partials is not None:
-            owners = partials.column(VNODE).to_numpy() % work.partitions
-            mine = [partials.filter(pa.array(owners == number))]
-        self._fail_point("before append")
-        updated = update_state(task, mine)
-        self._fail_point("after append")
-        rows = list(updated.rows)
-        output = stream.final(pa.Table.from_batches(rows)) if rows else None
-        return replace(updated.result, staged=self._staged(task, output))
+        results, tables = list[TaskResult](), list[pa.Table | None]()
+        for operator, batch in zip(work.operators, partials, strict=True):
+            self._fail_point("before append")
+            updated = update_state(task, operator, _owned(batch, task))
+            self._fail_point("after append")
+            results.append(updated.result)
+            rows = list(updated.rows)
+            tables.append(pa.Table.from_batches(rows) if rows else None)
+        is_silent = all(table is None for table in tables)
+        output = None if is_silent else stream.final(*tables)
+        return replace(combined(results), staged=self._staged(task, output))
 
     def _staged(self, task: TaskWork, rows: pa.Table | None) -> tuple[Staged, ...]:
         self._fail_point("before stage")
@@ -131,3 +148,11 @@ class InProcessRunner:
     def _attempt(self) -> str:
         self._attempts += 1
         return str(self._attempts)
+
+
+def _owned(batch: pa.RecordBatch | None, task: TaskWork) -> list[pa.RecordBatch]:
+    """The rows whose keys belong to the partition of a task."""
+    if batch is None:
+        return []
+    owners = batch.column(VNODE).to_numpy() % task.stream.partitions
+    return [batch.filter(pa.array(owners == task.partition))]

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
 
 from lamina.format.commit import WalRange
 from lamina.pipeline.model import Emit
@@ -18,12 +21,11 @@ Offset = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class SourceFile:
-    """A file of a source, as it was when it was planned."""
+class MemoryChange:
+    """What the memory of a source gains, and loses, with the COMMIT of a range."""
 
-    path: str
-    size: int
-    changed_us: int
+    rows: pa.RecordBatch  # key and value columns
+    gone: pa.RecordBatch | None = None  # key columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,8 @@ class SourceRange:
     source: str
     start: Offset
     end: Offset
-    files: tuple[SourceFile, ...] = ()  # of a source of files: what lies between
+    data: Any = None  # what only the source understands: which files to read, say
+    learned: MemoryChange | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,10 @@ class StagedRows:
 
     stream: str
     files: tuple[str, ...]  # below the home
+
+
+Input = SourceRange | StagedRows
+"""What a stream reads in one epoch, once for each source or stream that it names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,15 @@ class OperatorPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorWork:
+    """One keyed state of a stream, as it is before the epoch."""
+
+    name: str  # in the log, in manifests and in lists of runs
+    plan: OperatorPlan
+    runs: tuple[tuple[RunRef, ...], ...] = ()  # by partition, oldest first
+
+
+@dataclass(frozen=True, slots=True)
 class StreamWork:
     """Everything a runner needs for one stream in one epoch."""
 
@@ -86,14 +102,14 @@ class StreamWork:
     home: str
     home_id: bytes
     partitions: int
-    input: SourceRange | StagedRows
-    operator: OperatorPlan | None = None
-    runs: tuple[tuple[RunRef, ...], ...] = ()  # by partition, oldest first
+    inputs: tuple[Input, ...]
+    operators: tuple[OperatorWork, ...] = ()  # none: a stream without state
     late_floor: int | None = None  # what is older is late
     floor: int | None = None  # what is older is gone when this epoch is over
     state_folder: str = ""
     saved_epoch: int = 0  # a checkpoint has everything up to here: WAL goes on in a new segment
-    latest_max_us: int | None = None  # a later event time does not count in what was `Seen`
+    latest_max_us: Mapping[str, int | None] = field(default_factory=dict)
+    """Of sources with `max_ahead`: a later event time does not count in what was `Seen`."""
 
     def task(self, partition: int, attempt: str) -> TaskWork:
         return TaskWork(self, partition, attempt)
@@ -120,8 +136,9 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class MergedRuns:
-    """A run file that a task has made of others (R10)."""
+    """A run file of an operator that a task has made of others (R10)."""
 
+    operator: str
     inputs: tuple[str, ...]
     path: str
 
@@ -131,7 +148,7 @@ class TaskResult:
     """What one task has done; only results that the runner returns ever count."""
 
     partition: int
-    range: WalRange | None = None
+    ranges: tuple[WalRange, ...] = ()  # at most one for each operator
     staged: tuple[Staged, ...] = ()
     merged: tuple[MergedRuns, ...] = ()
     rows_in: int = 0
@@ -141,11 +158,22 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was read of a source: rows, the latest event time, rows without one."""
+    """What was read of a source, and of its event times.
+
+    A row that is later than the limit of its source (`StreamWork.latest_max_us`) is *ahead*: it
+    does not count in *latest_us*. *earliest_us* is that of the rows ahead; of all, while a source
+    has no watermark yet; None for a source without a limit.
+    """
 
     rows: int = 0
     latest_us: int | None = None
     without_time: int = 0
+    earliest_us: int | None = None
+    ahead: int = 0
+
+    @property
+    def timed(self) -> int:
+        return self.rows - self.without_time
 
 
 @dataclass(frozen=True, slots=True)

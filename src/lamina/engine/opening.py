@@ -20,6 +20,7 @@ from lamina.engine.states import States, memory_name
 from lamina.errors import StateChanged
 from lamina.format.commit import CommitRecord
 from lamina.os_errors import typed_errors
+from lamina.protocol.retention import check_retain
 from lamina.recovery.manager import Recovered, RecoveryConfig, RecoveryManager
 from lamina.recovery.operators import EpochRange, FoundState, found_states
 from lamina.state.layers import PlacedRun
@@ -50,6 +51,7 @@ def open_engine(
     """
     clock, settings, home = clock or SystemClock(), settings or EngineSettings(), home.absolute()
     check_taken(sinks, plan.outputs)
+    check_retain(settings.retain)
     config = replace(recovery or RecoveryConfig(), partitions=settings.partitions)
     folder = RunFolder(home / STATE / new_writer_id(clock))
     disk, checkpointer = LocalDisk(home), Checkpointer(store, clock=clock)
@@ -105,17 +107,19 @@ def _open_states(
     if state.manifest is not None:
         _check_settings(state.manifest.settings, plan.settings)
     for stream in plan.streams:
-        if stream.operator is not None:
-            each = _with_files(found.pop(stream.name, FoundState()), folder)
+        for name, operator in stream.operators.items():
+            each = _with_files(found.pop(name, FoundState()), folder)
             states.open(
-                stream.name,
-                stream.operator,
+                name,
+                operator,
                 each,
-                operators.get(stream.name),
+                operators.get(name),
                 reuse=stream.name in settings.reuse_state,
             )
-    for source in sources:
-        states.open_memory(source, found.pop(memory_name(source), FoundState()))
+    for name, source in sources.items():
+        if source.memory is not None:
+            kept = found.pop(memory_name(name), FoundState())
+            states.open_memory(name, source.memory, kept)
     for name, each in found.items():
         states.keep_aside(name, each)
     return states

@@ -3,6 +3,11 @@
 An epoch applies the watermark that was committed with its parent. The latest event time of the rows
 that it reads acts in the next one. So with the same epochs the result is the same, whatever was
 killed in between. What an epoch has applied is committed with it, beside the offsets of the source.
+
+With `max_ahead` a row that is further ahead of the watermark than that does not move it. If two
+epochs with rows in succession have only such rows, this is a gap in the data and not a wrong clock:
+the watermark then jumps to the earliest of them. If the first rows of a source are further apart
+than `max_ahead`, its watermark begins at the earliest: the latest may be a wrong clock, too.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ DRAINED = (END_US, 1 << 62)
 """The second is what was written before: a time in the year 148108, and Spark has later ones."""
 
 _APPLIED = "applied_watermark_us"
+_AHEAD = "ahead_us"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,8 @@ class Watermarks:
     """Event time as it was committed: of every source, in microseconds."""
 
     by_source: Mapping[str, int] = field(default_factory=dict)
+    ahead: Mapping[str, int] = field(default_factory=dict)
+    """The earliest event time of a source whose last rows were all too far ahead to count."""
 
     def of(self, sources: frozenset[str]) -> int | None:
         """The watermark of a stream that reads *sources*: the slowest one's; None before it."""
@@ -40,12 +48,20 @@ class Watermarks:
         watermark = self.of(sources)
         return None if watermark is None else watermark + 1
 
-    def latest_max(self, source: str, delay_us: int, max_ahead_us: int | None) -> int | None:
-        """The latest event time that still moves the watermark of its source; None: any does."""
-        before = self.by_source.get(source)
-        if before is None or max_ahead_us is None:
-            return None
-        return before + delay_us + max_ahead_us
+    def latest_max(
+        self, sources: Iterable[str], delays_us: Mapping[str, int], max_ahead_us: int | None
+    ) -> dict[str, int | None]:
+        """The latest event time that still moves a source's watermark; None before its first one.
+
+        A source that is left out has no such limit.
+        """
+        if max_ahead_us is None:
+            return {}
+        before = {source: self.by_source.get(source) for source in sources if source in delays_us}
+        return {
+            source: None if mark is None else mark + delays_us[source] + max_ahead_us
+            for source, mark in before.items()
+        }
 
     def advanced(
         self,
@@ -53,46 +69,79 @@ class Watermarks:
         delays_us: Mapping[str, int],
         max_ahead_us: int | None,
     ) -> Watermarks:
-        """After an epoch that has read *seen*: it never falls.
-
-        A row further ahead of the watermark than *max_ahead_us* does not move it: it would make
-        everything else late.
-        """
-        after = dict(self.by_source)
+        """After an epoch that has read *seen*; a watermark never falls."""
+        marks, ahead = dict(self.by_source), dict(self.ahead)
         for source, delay in delays_us.items():
-            latest = seen[source].latest_us if source in seen else None
-            if latest is None:
+            rows = seen.get(source)
+            if rows is None or not rows.timed:
                 continue
-            now = latest - delay
-            before = after.get(source)
-            if before is not None and max_ahead_us is not None and now > before + max_ahead_us:
-                continue
-            after[source] = now if before is None else max(before, now)
-        return Watermarks(after)
+            latest = _latest(rows, marks.get(source), ahead.pop(source, None), max_ahead_us)
+            if latest is not None:
+                marks[source] = max(latest - delay, marks.get(source, latest - delay))
+            elif rows.earliest_us is not None:
+                ahead[source] = rows.earliest_us
+        return Watermarks(marks, ahead)
+
+    def gaps(self, after: Watermarks, seen: Mapping[str, Seen]) -> dict[str, int]:
+        """How far the watermarks of sources have jumped over gaps, in microseconds."""
+        return {
+            source: after.by_source[source] - before
+            for source, before in sorted(self.by_source.items())
+            if source in self.ahead
+            and source in seen
+            and seen[source].latest_us is None
+            and after.by_source[source] > before
+        }
 
     def ended(self, sources: Iterable[str]) -> Watermarks:
         """As they are when nothing more is to come of *sources*."""
-        return Watermarks({**self.by_source, **dict.fromkeys(sources, END_US)})
+        return Watermarks({**self.by_source, **dict.fromkeys(sources, END_US)}, self.ahead)
 
     def only(self, sources: Iterable[str]) -> Watermarks:
+        """The watermarks alone: what an epoch applies."""
         return Watermarks({s: self.by_source[s] for s in sources if s in self.by_source})
 
 
-def stood_at(epoch: int, end: Offset, applied: int | None) -> ConnectorCheckpoint:
-    """Where a source stands after an epoch, and the watermark that the epoch has applied to it."""
-    metadata = {} if applied is None else {_APPLIED: str(applied)}
+def _latest(
+    rows: Seen, before: int | None, ahead_us: int | None, max_ahead_us: int | None
+) -> int | None:
+    """The event time that moves a watermark; None if every row is too far ahead to do so."""
+    if max_ahead_us is None or rows.earliest_us is None:
+        return rows.latest_us
+    if before is None:
+        assert rows.latest_us is not None, "without a limit all rows count"
+        is_within = rows.latest_us <= rows.earliest_us + max_ahead_us
+        return rows.latest_us if is_within else rows.earliest_us
+    if rows.latest_us is None and ahead_us is not None:  # for the second time: a gap
+        return min(ahead_us, rows.earliest_us)
+    return rows.latest_us
+
+
+def stood_at(
+    epoch: int, end: Offset, *, applied: int | None, ahead: int | None = None
+) -> ConnectorCheckpoint:
+    """Where a source stands after an epoch, and what the next one must know of its event time."""
+    kept = {_APPLIED: applied, _AHEAD: ahead}
+    metadata = {name: str(time) for name, time in kept.items() if time is not None}
     return ConnectorCheckpoint(dict(end), epoch, metadata)
 
 
 def applied_of(checkpoints: Mapping[str, ConnectorCheckpoint]) -> Watermarks:
     """What the last epoch has applied, as it was committed."""
-    return Watermarks(
-        {
-            source: int(each.metadata[_APPLIED])
-            for source, each in checkpoints.items()
-            if _APPLIED in each.metadata
-        }
-    )
+    return Watermarks(_times(checkpoints, _APPLIED))
+
+
+def ahead_of(checkpoints: Mapping[str, ConnectorCheckpoint]) -> dict[str, int]:
+    """`Watermarks.ahead`, as it was committed."""
+    return _times(checkpoints, _AHEAD)
+
+
+def _times(checkpoints: Mapping[str, ConnectorCheckpoint], name: str) -> dict[str, int]:
+    return {
+        source: int(each.metadata[name])
+        for source, each in checkpoints.items()
+        if name in each.metadata
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,14 @@ class StreamPlan:
     """A stream as the engine sees it: what it reads, and the state it keeps."""
 
     name: str
-    reads: str  # a source or another stream
-    sources: frozenset[str]  # all that its rows come from
-    operator: OperatorPlan | None = None
+    inputs: tuple[str, ...]  # sources and streams
+    sources: frozenset[str]  # all that its rows come from: its watermark is the least of theirs
+    operators: Mapping[str, OperatorPlan] = field(default_factory=dict)
     output: Output = field(default_factory=Output)
 
     @property
     def has_window(self) -> bool:
-        return self.operator is not None and self.operator.time is not None
+        return any(operator.time is not None for operator in self.operators.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class EnginePlan:
 
         They are late only by the one before: with it, all that they close up to was closed.
         """
-        before = next((each for each in self.streams if each.name == stream.reads), None)
-        return before is not None and (before.has_window or self.follows_windows(before))
+        before = [each for each in self.streams if each.name in stream.inputs]
+        return any(each.has_window or self.follows_windows(each) for each in before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,8 @@ class EpochReport:
     sinks_behind: int
     without_time: int = 0  # rows that were left out because they have no event time
     keys: int = 0  # rows of all runs of the state: at least its keys
+    ahead: int = 0  # rows too far ahead to move the watermark
+    gaps_us: Mapping[str, int] = field(default_factory=dict)  # that watermarks have jumped over
 
 
 FailPoint = Callable[[str], None]

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from lamina.engine.model import StreamResult
-from lamina.engine.planning import EpochPlan, stood_at
+from lamina.engine.planning import EpochPlan, Watermarks, stood_at
 from lamina.engine.plans import EpochReport
 from lamina.format.commit import CommitRecord, StagedFile
 from lamina.format.manifest_model import ConnectorCheckpoint
 
 
-def offsets_after(plan: EpochPlan) -> dict[str, ConnectorCheckpoint]:
+def offsets_after(plan: EpochPlan, after: Watermarks) -> dict[str, ConnectorCheckpoint]:
     """Where every source stands, with the watermark that was applied to it."""
+    applied = plan.watermarks.by_source
     return {
-        name: stood_at(plan.epoch, each.end, plan.watermarks.by_source.get(name))
+        name: stood_at(plan.epoch, each.end, applied=applied.get(name), ahead=after.ahead.get(name))
         for name, each in plan.ranges.items()
     }
 
@@ -38,6 +39,7 @@ def report_of(
     results: Mapping[str, StreamResult],
     *,
     watermark: int | None,
+    after: Watermarks,
     seconds: float,
     sinks: Iterable[str],
     behind: int,
@@ -58,4 +60,6 @@ def report_of(
         sinks_behind=behind,
         without_time=sum(each.without_time for each in seen.values()),
         keys=sum(task.keys for task in tasks),
+        ahead=sum(each.ahead for each in seen.values()),
+        gaps_us=plan.watermarks.gaps(after, seen),
     )

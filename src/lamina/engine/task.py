@@ -19,6 +19,7 @@ from lamina.disk import LocalDisk
 from lamina.engine.model import (
     MergedRuns,
     OperatorPlan,
+    OperatorWork,
     RunRef,
     StreamWork,
     TaskResult,
@@ -53,12 +54,13 @@ class Updated:
     rows: Iterable[pa.RecordBatch]
 
 
-def update_state(task: TaskWork, batches: Iterable[pa.RecordBatch]) -> Updated:
+def update_state(
+    task: TaskWork, operator: OperatorWork, batches: Iterable[pa.RecordBatch]
+) -> Updated:
     """Bring one epoch's partials into the state of a partition; durable when it returns."""
-    work, plan = task.stream, task.stream.operator
-    assert plan is not None
+    work, plan = task.stream, operator.plan
     schema = schema_of(plan)
-    partition, merged = _open(task, schema)
+    partition, merged = _open(task, operator, schema)
     changed, rows_in, late = _changes(schema, batches, partition.within, _late(work, partition))
     run = partition.apply(changed, old_values=False).run
     after = partition.with_run(run_of_batch(run)) if run.num_rows else partition
@@ -70,7 +72,7 @@ def update_state(task: TaskWork, batches: Iterable[pa.RecordBatch]) -> Updated:
         rows = []
     result = TaskResult(
         partition=task.partition,
-        range=_append(task, run),
+        ranges=_append(task, operator.name, run),
         merged=merged,
         rows_in=rows_in,
         late=late,
@@ -106,12 +108,14 @@ def open_ref(ref: RunRef, disk: LocalDisk) -> Run:
     return wal_run(disk, EpochRange(place, ref.last_epoch, 1))
 
 
-def _open(task: TaskWork, schema: StateSchema) -> tuple[StatePartition, tuple[MergedRuns, ...]]:
+def _open(
+    task: TaskWork, operator: OperatorWork, schema: StateSchema
+) -> tuple[StatePartition, tuple[MergedRuns, ...]]:
     """The partition as the driver's list says, with fewer runs where that is due."""
     work = task.stream
     disk = LocalDisk(Path(work.home))
     within = SlotRange.of_partition(task.partition, work.partitions)
-    refs = work.runs[task.partition] if work.runs else ()
+    refs = operator.runs[task.partition] if operator.runs else ()
     placed = [PlacedRun(open_ref(r, disk), SlotRange(r.first_slot, r.last_slot)) for r in refs]
     partition = StatePartition(schema, stack(placed, within), within=within)
     folder = RunFolder(Path(work.state_folder))
@@ -120,7 +124,7 @@ def _open(task: TaskWork, schema: StateSchema) -> tuple[StatePartition, tuple[Me
         before = {run.name for run in partition.runs}
         partition = merge_runs(partition, chosen, folder)  # it may take in more than was chosen
         (made,) = (run for run in partition.runs if run.name not in before)
-        merged.append(MergedRuns(made.inputs, made.name))
+        merged.append(MergedRuns(operator.name, made.inputs, made.name))
     return partition, tuple(merged)
 
 
@@ -178,10 +182,10 @@ def _typed(column: pa.Array, field: pa.Field) -> pa.Array:
     return column if column.type == field.type else column.cast(field.type)
 
 
-def _append(task: TaskWork, run: pa.RecordBatch) -> WalRange | None:
-    """The run in the WAL of the core, synced; None if the epoch changes nothing here."""
+def _append(task: TaskWork, operator: str, run: pa.RecordBatch) -> tuple[WalRange, ...]:
+    """The run in the WAL of the core, synced; nothing if the epoch changes nothing here."""
     if not run.num_rows and FLOOR_META not in (run.schema.metadata or {}):
-        return None
+        return ()
     work = task.stream
     with CoreWalWriter(
         task.partition,
@@ -195,12 +199,12 @@ def _append(task: TaskWork, run: pa.RecordBatch) -> WalRange | None:
     ) as writer:
         if _begun(writer.segment) <= work.saved_epoch:
             writer.rotate()  # what a checkpoint has can be dropped some time, but only as a file
-        writer.append_batch(run, operator=work.stream)
+        writer.append_batch(run, operator=operator)
         writer.sync()
         ranges = writer.take_ranges()
     if len(ranges) != 1:
         raise UsageError(f"one run was appended, and {len(ranges)} ranges came back")
-    return ranges[0]
+    return ranges
 
 
 def _begun(segment: str) -> int:
@@ -208,6 +212,22 @@ def _begun(segment: str) -> int:
     name = parse_segment(segment)
     assert isinstance(name, CoreSegment), segment
     return name.epoch
+
+
+def combined(results: Iterable[TaskResult]) -> TaskResult:
+    """What one task has done for all operators of its stream."""
+    first, *rest = results
+    for each in rest:
+        first = TaskResult(
+            partition=first.partition,
+            ranges=first.ranges + each.ranges,
+            staged=first.staged + each.staged,
+            merged=first.merged + each.merged,
+            rows_in=first.rows_in + each.rows_in,
+            late=first.late + each.late,
+            keys=first.keys + each.keys,
+        )
+    return first
 
 
 def results_of(rows: Iterator[TaskResult], partitions: int) -> tuple[TaskResult, ...]:

@@ -15,12 +15,14 @@ def encode_result(result: TaskResult) -> str:
 
 def decode_result(text: str) -> TaskResult:
     value = json.loads(text)
-    place = value["range"]
     return TaskResult(
         partition=value["partition"],
-        range=None if place is None else WalRange(**place),
+        ranges=tuple(WalRange(**each) for each in value["ranges"]),
         staged=tuple(Staged(**each) for each in value["staged"]),
-        merged=tuple(MergedRuns(tuple(each["inputs"]), each["path"]) for each in value["merged"]),
+        merged=tuple(
+            MergedRuns(each["operator"], tuple(each["inputs"]), each["path"])
+            for each in value["merged"]
+        ),
         rows_in=value["rows_in"],
         late=value["late"],
         keys=value["keys"],

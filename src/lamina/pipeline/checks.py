@@ -9,6 +9,7 @@ import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from itertools import chain
 from posixpath import normpath
 
@@ -66,18 +67,21 @@ def check_pipeline(pipeline: Pipeline, *, file: str = "pipeline") -> None:
 
 
 def order(pipeline: Pipeline, *, file: str = "pipeline") -> tuple[str, ...]:
-    """The names of the streams, each after the one that it reads."""
-    checks = _Checks(pipeline, file)
-    done: list[str] = []
-    for name in pipeline.streams:
-        chain_of: list[str] = []
-        at: str | None = name
-        while at is not None and at not in done:
-            if at in chain_of:
-                raise checks.circle(chain_of[chain_of.index(at) :])
-            chain_of.append(at)
-            at = checks.input_stream(at)
-        done += reversed(chain_of)
+    """The names of the streams, each after those that it reads; otherwise as they were written."""
+    checks, written = _Checks(pipeline, file), list(pipeline.streams)
+    graph = TopologicalSorter({name: checks.input_streams(name) for name in written})
+    try:
+        graph.prepare()
+    except CycleError as error:
+        circle = [str(name) for name in error.args[1][:0:-1]]  # each reads the next
+        first = circle.index(min(circle, key=written.index))
+        raise checks.circle(circle[first:] + circle[:first]) from None
+    done, ready = list[str](), list[str]()
+    while graph.is_active():
+        ready += graph.get_ready()
+        done.append(min(ready, key=written.index))
+        ready.remove(done[-1])
+        graph.done(done[-1])
     return tuple(done)
 
 
@@ -150,8 +154,13 @@ class _Checks:
 
     # streams
 
+    def input_streams(self, name: str) -> tuple[str, ...]:
+        """The streams that a stream reads."""
+        reads = self.input_stream(name)
+        return () if reads is None else (reads,)
+
     def input_stream(self, name: str) -> str | None:
-        """The stream that a stream reads; None if it reads a source."""
+        """The stream that a stream reads; None if it reads a source. A SELECT has one input."""
         table = self._shapes[name].select.table
         known = self._inputs.get(table.text.lower())
         if known is None:

@@ -44,6 +44,12 @@ def line_of(history: History) -> tuple[Committed, ...]:
     return tuple(walked)
 
 
+def check_retain(retain: int) -> None:
+    """Raise UsageError unless at least one checkpoint is kept."""
+    if retain < 1:
+        raise UsageError(f"retention must keep at least one checkpoint, not {retain}")
+
+
 def plan_forget(history: History, retain: int) -> tuple[CheckpointId, ...]:
     """The checkpoints beyond the newest *retain* that nothing holds, oldest first."""
     return tuple(id for id in _beyond(history, retain) if not _held_by(history, id))
@@ -106,8 +112,7 @@ def _kept_by_count(history: History, retain: int) -> tuple[Committed, ...]:
     that a rewind does not at once delete what it left behind, and because a full checkpoint has
     no parent to walk to.
     """
-    if retain < 1:
-        raise UsageError(f"retention must keep at least one checkpoint, not {retain}")
+    check_retain(retain)
     newest = sorted(history.checkpoints, key=lambda c: (c.epoch, c.seq), reverse=True)
     return (*newest[:retain], *line_of(history)[:retain])
 

@@ -73,6 +73,7 @@ class Status:
     rows_per_s: int = 0
     late: int = 0
     without_time: int = 0
+    ahead: int = 0  # rows too far ahead to move the watermark
     watermark: int | None = None
     keys: int = 0  # rows of the runs of all state: at least its keys
     sinks: Mapping[str, int] = field(default_factory=dict)  # the last epoch of each

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -56,6 +56,9 @@ class Running(Protocol):
     @property
     def report(self) -> RecoveryReport: ...
 
+    @property
+    def notes(self) -> Sequence[str]: ...
+
     def step(self) -> EpochReport | None: ...
 
     def checkpoint(self) -> CheckpointId | None: ...
@@ -84,6 +87,7 @@ class Watcher:
     """Who wants to know how it goes."""
 
     recovered: Callable[[RecoveryReport], None] = lambda _: None
+    note: Callable[[str], None] = lambda _: None
     epoch: Callable[[EpochReport], None] = lambda _: None
     status: Callable[[Status], None] = lambda _: None
 
@@ -115,6 +119,8 @@ class Loop:
         """Run to the end and say so; an end by an error is said by who made the presence."""
         self._say("running", saved_epoch=self._engine.report.checkpoint_epoch)
         self._watcher.recovered(self._engine.report)
+        for note in self._engine.notes:
+            self._watcher.note(note)
         self._epochs()
         self._engine.drain()
         made = self._engine.checkpoint()
@@ -185,6 +191,7 @@ class Loop:
             rows_per_s=round(read / report.seconds) if report.seconds > 0 else 0,
             late=status.late + report.late,
             without_time=status.without_time + report.without_time,
+            ahead=status.ahead + report.ahead,
             watermark=report.watermark,
             keys=report.keys,
             why=self._engine.trouble,

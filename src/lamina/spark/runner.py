@@ -19,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users ha
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lamina.engine.model import (
+    Input,
     Seen,
     SourceRange,
     StagedRows,
@@ -125,7 +126,7 @@ class SparkRunner:
     ) -> None:
         rows = sum(each.rows for each in seen.values())
         if rows >= MANY_ROWS:
-            keys = sum(each.range.entries for each in results if each.range is not None)
+            keys = sum(place.entries for each in results for place in each.ranges)
             self._few_rows_to_a_key[stream] = keys * 2 > rows
 
     # input
@@ -133,7 +134,7 @@ class SparkRunner:
     def _input(
         self, work: StreamWork, stream: SparkStream
     ) -> tuple[DataFrame | None, Observation | None]:
-        match work.input:
+        match _only(work.inputs):
             case SourceRange(source, start, end) as planned:
                 if start == end:
                     return None, None
@@ -141,7 +142,7 @@ class SparkRunner:
                     return self._bad_rows(planned), None
                 observation = Observation()
                 frame = self._sources[source].frame(self._spark, planned)
-                measures = self._measures(source, work.latest_max_us)
+                measures = self._measures(source, work)
                 return self._timed(source, frame.observe(observation, *measures)), observation
             case StagedRows(_, files):
                 if not files:
@@ -164,31 +165,39 @@ class SparkRunner:
     def _time(self, source: str) -> Column:
         return F.col("`" + self._times[source].replace("`", "``") + "`")
 
-    def _measures(self, source: str, latest_max_us: int | None) -> list[Column]:
-        if latest_max_us is None and source in self._known_measures:
-            return self._known_measures[source]
-        measures = [F.count(F.lit(1)).alias("rows")]
-        if source in self._times:
-            column = self._time(source)
-            time = F.unix_micros(column)
-            if latest_max_us is not None:  # a literal: code is made anew when it changes
-                time = F.when(time <= latest_max_us, time)
-            measures.append(F.max(time).alias("latest_us"))
-            measures.append(F.count_if(column.isNull()).alias("without_time"))
-        if latest_max_us is None:
+    def _measures(self, source: str, work: StreamWork) -> list[Column]:
+        if source in work.latest_max_us:
+            return self._bounded_measures(source, work.latest_max_us[source])
+        if source not in self._known_measures:
+            measures = [F.count(F.lit(1)).alias("rows")]
+            if source in self._times:
+                measures.append(F.max(F.unix_micros(self._time(source))).alias("latest_us"))
+                measures.append(F.count_if(self._time(source).isNull()).alias("without_time"))
             self._known_measures[source] = measures
-        return measures
+        return self._known_measures[source]
+
+    def _bounded_measures(self, source: str, latest_max_us: int | None) -> list[Column]:
+        """What counts, and what is ahead. The limit is a literal: code is made anew with it."""
+        column = self._time(source)
+        time = F.unix_micros(column)
+        ahead = F.lit(False) if latest_max_us is None else time > latest_max_us
+        counts = time if latest_max_us is None else F.when(~ahead, time)
+        beyond = time if latest_max_us is None else F.when(ahead, time)
+        return [
+            F.count(F.lit(1)).alias("rows"),
+            F.max(counts).alias("latest_us"),
+            F.count_if(column.isNull()).alias("without_time"),
+            F.min(beyond).alias("earliest_us"),
+            F.count_if(ahead).alias("ahead"),
+        ]
 
     def _seen(self, work: StreamWork, observation: Observation | None) -> dict[str, Seen]:
         if observation is None:
             return {}
-        assert isinstance(work.input, SourceRange)
+        planned = _only(work.inputs)
+        assert isinstance(planned, SourceRange)
         found = observation.get
-        return {
-            work.input.source: Seen(
-                found["rows"], found.get("latest_us"), found.get("without_time", 0)
-            )
-        }
+        return {planned.source: Seen(**found)}
 
 
 TWO_LEVEL = "spark.sql.codegen.aggregate.map.twolevel.enabled"
@@ -202,6 +211,12 @@ RESULTS = {
     "spark.sql.caseSensitive": "false",
 }
 """What results depend on: pinned, and recorded in every manifest (R9)."""
+
+
+def _only(inputs: tuple[Input, ...]) -> Input:
+    """A SELECT has one input so far."""
+    (only,) = inputs
+    return only
 
 
 def _results(staged: DataFrame) -> Iterator[TaskResult]:

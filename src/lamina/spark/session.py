@@ -15,20 +15,21 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from lamina.errors import StoreError, UsageError
+from lamina.errors import SparkLost, UsageError
 from lamina.os_errors import typed_errors
 from lamina.running.control import is_alive
+from lamina.spark.internals import launch_jvm
 from lamina.spark.java import prepare_java
 
 TASK_ATTEMPTS = 4
 DRIVER_MEMORY = "1g"
+LOOPBACK = "127.0.0.1"
 _LOCAL = re.compile(r"local\[(\*|[1-9][0-9]*)\]")
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -65,12 +66,19 @@ def start_session(
         scratch.mkdir(parents=True, exist_ok=True)
         log4j.write_text(_LOG4J)
         os.environ.setdefault("SPARK_LOCAL_DIRS", str(_own_folder(scratch)))
-    builder = SparkSession.builder.master(with_retries(master)).appName(f"lamina {name}")
+    if is_local(master):  # a host name that cannot be resolved stops the JVM otherwise
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    wanted = {
+        "spark.master": with_retries(master),
+        "spark.app.name": f"lamina {name}",
+        **launch_settings(scratch, log4j, master),
+        **(settings or {}),
+    }
     try:
-        wanted = launch_settings(scratch, log4j, master) | dict(settings or {})
-        session = builder.config(map=wanted).getOrCreate()
-    except (PySparkException, OSError) as error:
-        raise StoreError(
+        launch_jvm(wanted)
+        session = SparkSession.builder.config(map=dict(wanted)).getOrCreate()
+    except (PySparkException, Py4JError, OSError) as error:
+        raise SparkLost(
             f"Spark did not start: {str(error).splitlines()[0]}",
             where=master,
             advice="`lamina doctor` shows which Java it would use; what it said is above",
@@ -101,17 +109,21 @@ def _own_folder(scratch: Path) -> Path:
     return (scratch / f"spark-{os.getpid()}").absolute()
 
 
+def is_local(master: str) -> bool:
+    return master.strip().startswith("local")
+
+
 def with_retries(master: str) -> str:
     """`local[2]` as `local[2,4]`: without the second number a task that fails once ends it all."""
     found = _LOCAL.fullmatch(master.strip())
     return f"local[{found[1]},{TASK_ATTEMPTS}]" if found else master
 
 
-def launch_settings(scratch: Path, log4j: Path, master: str = "local[*]") -> dict[str, Any]:
+def launch_settings(scratch: Path, log4j: Path, master: str = "local[*]") -> dict[str, str]:
     """Executors of a cluster must reach the driver: there Spark chooses its address."""
-    host = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    host = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
     return {
-        **(host if master.strip().startswith("local") else {}),
+        **(host if is_local(master) else {}),
         "spark.ui.enabled": "false",
         "spark.cleaner.periodicGC.interval": "5min",  # shuffle files go when the JVM collects
         "spark.ui.showConsoleProgress": "false",

@@ -120,14 +120,15 @@ def compile_pipeline(
         schemas[each.lower()] = compiled.output
         reads_from[each] = reads_from[compiled.reads]
         outputs[each] = _output(compiled, outputs.get(compiled.reads, Output()).change)
+        operators = {each: compiled.operator} if compiled.operator is not None else {}
         plans.append(
-            StreamPlan(each, compiled.reads, reads_from[each], compiled.operator, outputs[each])
+            StreamPlan(each, (compiled.reads,), reads_from[each], operators, outputs[each])
         )
     kept = bad_row_streams(pipeline)
     for each, source in kept.items():
         streams[each] = _bad_rows(spark, each, source, file)
         output = _output(streams[each], Change.APPEND)
-        plans.append(StreamPlan(each, source.name, frozenset({source.name}), output=output))
+        plans.append(StreamPlan(each, (source.name,), frozenset({source.name}), output=output))
     plan = EnginePlan(
         pipeline=name,
         pipeline_hash=pipeline_hash(pipeline.definition()),

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructField, StructType
 
-from lamina.engine.model import StreamWork, TaskResult, TaskWork
+from lamina.engine.model import OperatorWork, StreamWork, TaskResult, TaskWork
 from lamina.engine.staging import stage
 from lamina.engine.task import Updated, schema_of, update_state
 from lamina.engine.wire import decode_result, encode_result
@@ -37,15 +37,20 @@ class UpdateState:
     def update(self, batches: Iterator[pa.RecordBatch]) -> Updated:
         task = task_of(self.work)
         if self.has_input:
-            return update_state(task, batches)
+            return update_state(task, self.operator, batches)
         for _ in batches:  # rows that only say how many tasks there are
             pass
-        return update_state(task, ())
+        return update_state(task, self.operator, ())
+
+    @property
+    def operator(self) -> OperatorWork:
+        """A SELECT has one state so far."""
+        (only,) = self.work.operators
+        return only
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         updated = self.update(batches)
-        assert self.work.operator is not None
-        columns = schema_of(self.work.operator).row
+        columns = schema_of(self.operator.plan).row
         for batch in updated.rows:
             yield batch.append_column(META, pa.nulls(batch.num_rows, pa.string()))
         nulls = [pa.nulls(1, field.type) for field in columns]
@@ -81,7 +86,7 @@ class StageOutput:
         task = task_of(self.work)
         found: list[str] = []
         staged = stage(task, self._rows(batches, found))
-        if self.work.operator is not None and len(found) != 1:
+        if self.work.operators and len(found) != 1:
             raise Refused(f"{len(found)} results have come for one task of {self.work.stream!r}")
         result = decode_result(found[0]) if found else TaskResult(task.partition)
         yield _result(replace(result, staged=staged))

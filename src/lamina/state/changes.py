@@ -22,11 +22,13 @@ def changes(
     *,
     deletes: Mask | None = None,
     slots: Slots | None = None,
+    copy: bool = False,
 ) -> pa.RecordBatch:
     """New values (or partial ones) of keys, each key once, as a sorted batch in a run's form.
 
     *batch* has the key and value columns, by name. Rows of *deletes* need no values. Where Spark
-    has computed vnode and hash already, *slots* are made of them (`vnodes.slots_of`).
+    has computed vnode and hash already, *slots* are made of them (`vnodes.slots_of`). With *copy*
+    the result shares no memory with *batch*: its maker may use that for the next one.
     """
     keys = key_columns(schema, batch)
     values = [_value(batch, field, deletes) for field in schema.value]
@@ -37,7 +39,9 @@ def changes(
     arrays = [pa.array(slots, pa.uint64()), pa.array(operations, pa.uint8()), *keys, *values]
     made = pa.RecordBatch.from_arrays(arrays, schema=schema.run)
     order = sort_order(slots, keys)
-    return made if order is None else made.take(pa.array(order))
+    if order is None:
+        return made.take(pa.array(np.arange(made.num_rows))) if copy else made
+    return made.take(pa.array(order))
 
 
 def key_columns(schema: StateSchema, batch: pa.RecordBatch) -> list[pa.Array]:

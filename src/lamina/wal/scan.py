@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from lamina.disk.base import Disk
@@ -52,6 +52,16 @@ def segments_of(disk: Disk, core: int | None) -> tuple[str, ...]:
     folder = DRIVER if core is None else core_folder(core)
     found = [(name_of(f"{folder}/{name}"), f"{folder}/{name}") for name in disk.list(folder)]
     return tuple(path for name, path in sorted((n, path) for n, path in found if n is not None))
+
+
+def all_segments(disk: Disk) -> Iterator[str]:
+    """The paths of all segments: the driver's, then core by core, each from the oldest."""
+    try:
+        for core in (None, *cores_of(disk)):
+            yield from segments_of(disk, core)
+    except NotFound as error:  # a folder that is missing is an empty one; this is a file
+        message = "this should be a folder of segments, and is a file"
+        raise WalDamaged(message, where=error.where) from error
 
 
 def shared_segments(paths: Iterable[str]) -> tuple[str, ...]:

@@ -77,7 +77,7 @@ class SegmentWriter:
         if (size := sum(map(len, payload))) > PAYLOAD_BYTES_MAX:
             raise UsageError(
                 f"a record of {size} bytes; {PAYLOAD_BYTES_MAX} at most",
-                advice="Split the batch",
+                advice="Commit fewer or smaller rows at once, or use more partitions",
             )
         offset = self.position
         header, padding = encode_record(

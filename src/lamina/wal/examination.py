@@ -35,12 +35,13 @@ from lamina.format.wal import (
 from lamina.wal.reader import Clean, Record, SegmentReader, Torn
 
 _WINDOW = 1 << 20
+RESTORE = "Restore the file from a copy; `lamina recover --dry-run` says what a start would do"
 _PLACE = re.compile(r"(?P<path>.*), byte (?P<offset>[0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """One thing that is wrong, where it is, and what should be there."""
+    """One thing that is wrong, where it is, what should be there, and what to do about it."""
 
     severity: Severity
     code: str
@@ -49,6 +50,7 @@ class Trouble:
     message: str
     expected: str = ""
     actual: str = ""
+    advice: str = ""
 
 
 @dataclass
@@ -113,6 +115,7 @@ def missing_ranges(examined: Mapping[str, Examined]) -> Iterator[Trouble]:
                     f"{place.segment}",
                     f"{place.size} bytes with CRC {place.crc:08x}",
                     f"{there[0]} bytes with CRC {there[1]:08x}" if there else "no record",
+                    RESTORE,
                 )
 
 
@@ -168,7 +171,14 @@ def _take(record: Record, where: str, found: Examined) -> None:
         commits = _commits(record, record.payload.to_pybytes(), where)
     except WalDamaged as error:
         found.troubles.append(
-            Trouble(Severity.ERROR, error.code, found.path, record.offset, error.message)
+            Trouble(
+                Severity.ERROR,
+                error.code,
+                found.path,
+                record.offset,
+                error.message,
+                advice=RESTORE,
+            )
         )
         return
     found.commits |= {commit.digest: (record.offset, commit) for commit in commits}
@@ -208,7 +218,9 @@ def _belongs(header: SegmentHeader, path: str, home: bytes | None) -> Iterator[T
     for what, actual, expected in said:
         if actual != expected:
             message = f"the segment is of another {what}"
-            yield Trouble(Severity.ERROR, WalDamaged.code, path, 0, message, expected, actual)
+            yield Trouble(
+                Severity.ERROR, WalDamaged.code, path, 0, message, expected, actual, RESTORE
+            )
 
 
 def _core(core: int) -> str:
@@ -222,7 +234,9 @@ def _torn(path: str, end: Torn) -> Trouble:
 
 def _damage(disk: Disk, path: str, error: LaminaError, offset: int) -> Trouble:
     expected, actual = _compare(disk, path, offset)
-    return Trouble(Severity.ERROR, error.code, path, offset, error.message, expected, actual)
+    return Trouble(
+        Severity.ERROR, error.code, path, offset, error.message, expected, actual, RESTORE
+    )
 
 
 def _compare(disk: Disk, path: str, offset: int) -> tuple[str, str]:

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lamina.cli.examination import Trouble
-from lamina.cli.words import counted
 from lamina.disk.base import Disk
 from lamina.errors import NotFound, WalDamaged
 from lamina.format.commit import CommitRecord
 from lamina.format.findings import Severity
 from lamina.protocol.driver import accepted_head, by_digest, line
 from lamina.wal.driver_log import DriverSegmentContent, read_driver_log
-
-ADVICE = "restore it from a copy; `lamina recover --dry-run` says what can be reached without it"
+from lamina.wal.examination import RESTORE, Trouble
 
 
 def lost_segments(disk: Disk, home: bytes) -> Iterator[Trouble]:
@@ -63,7 +60,8 @@ def _trouble(segment: str, commits: list[CommitRecord]) -> Trouble:
         WalDamaged.code,
         segment,
         min(place.offset for place in places),
-        f"the file is gone, and {named} cannot be read without it: {ADVICE}",
-        f"{counted(len(places), 'record')}, {counted(sum(p.size for p in places), 'byte')}",
+        f"the file is gone, and {named} cannot be read without it",
+        f"{len(places)} records, {sum(place.size for place in places)} bytes",
         "no file",
+        RESTORE,
     )
