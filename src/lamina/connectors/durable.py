@@ -5,7 +5,6 @@ Names are durable when their folder was synced, and only then; bytes when the ca
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 from contextlib import suppress
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from lamina.clock import SystemClock, new_writer_id
+from lamina.disk.folders import remove_tree, sync_folder
 
 
 class Files(Protocol):
@@ -98,19 +98,10 @@ class LocalFiles:
         path.unlink(missing_ok=True)
 
     def remove(self, folder: Path) -> None:
-        while folder.exists():
-            try:
-                shutil.rmtree(folder)
-            except OSError as error:  # another process removes it too, or is still at it
-                if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
-                    raise
+        remove_tree(folder)
 
     def sync(self, folder: Path) -> None:
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync_folder(folder)
 
 
 def make_folder(files: Files, folder: Path) -> None:

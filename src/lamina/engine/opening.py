@@ -15,7 +15,7 @@ from lamina.disk.base import Lock
 from lamina.engine.engine import Engine, EnginePlan, EngineSettings, FailPoint
 from lamina.engine.ports import Runner, Sink, Source
 from lamina.engine.publishing import check_taken
-from lamina.engine.staging import STAGED
+from lamina.engine.staging import STAGED, drop_undecided
 from lamina.engine.states import States, memory_name
 from lamina.errors import StateChanged
 from lamina.format.commit import CommitRecord
@@ -27,6 +27,7 @@ from lamina.state.layers import PlacedRun
 from lamina.state.local import RunFolder
 from lamina.state.run_file import open_run
 from lamina.store import Store
+from lamina.wal.leftovers import drop_leftovers
 
 STATE = "state"
 
@@ -68,6 +69,7 @@ def open_engine(
         ).run()
         on_failure.callback(recovered.close)
         _prepare(folder.path)
+        _sweep(home, recovered)
         disk.make_folder(STAGED)  # durable before a task of the first epoch writes into it
         states = _open_states(plan, sources, recovered, folder, settings)
         engine = Engine(
@@ -157,6 +159,13 @@ def _with_files(found: FoundState, folder: RunFolder) -> FoundState:
         stored[run.name] = entry
         placed.append(PlacedRun(run, each.within))
     return FoundState(placed, stored)
+
+
+def _sweep(home: Path, recovered: Recovered) -> None:
+    """What starts before this one wrote and never decided: each would leave as much again."""
+    head = recovered.state.head.epoch if recovered.state.head else 0
+    drop_undecided(home, head)
+    drop_leftovers(recovered.home, head)
 
 
 def _prepare(own: Path) -> None:

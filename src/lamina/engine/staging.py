@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lamina.disk.folders import remove_tree, sync_folder
 from lamina.engine.model import Staged, TaskWork
 from lamina.format.names import escape
 from lamina.os_errors import typed_errors
@@ -64,13 +64,26 @@ class HomeStaged:
 
 def drop_staged(home: Path, floor: int) -> None:
     """Remove the output of epochs up to *floor*: every sink has it, no recovery needs it (R7)."""
+    _drop(home, lambda epoch: epoch <= floor)
+
+
+def drop_undecided(home: Path, head: int) -> None:
+    """Remove the output of epochs above *head*, the last one that was decided: it never counts.
+
+    A late task of a process that is fenced may still be writing: it finds its folder gone, or
+    makes it again, for files that have names of their own and that nobody will ever ask for.
+    """
+    _drop(home, lambda epoch: epoch > head)
+
+
+def _drop(home: Path, goes: Callable[[int], bool]) -> None:
     folder = home / STAGED
     with typed_errors(folder):
         if not folder.exists():
             return
         for epoch in folder.iterdir():
-            if epoch.name.isdigit() and int(epoch.name) <= floor:
-                shutil.rmtree(epoch)
+            if epoch.name.isdigit() and goes(int(epoch.name)):
+                remove_tree(epoch)
 
 
 class _Writer:
@@ -91,7 +104,7 @@ class _Writer:
         self._parquet.close()
         self._file.sync()
         for folder in (self._path.parent, self._path.parent.parent):
-            _sync_folder(folder)
+            sync_folder(folder)
         return self._file.size, self._file.digest.hexdigest()
 
 
@@ -127,11 +140,3 @@ class _Hashed:
 
     def close(self) -> None:
         """Arrow closes what it is given; `sync` has done it."""
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
