@@ -20,6 +20,7 @@ from lamina.engine.model import Staged
 from lamina.engine.ports import Publication, Sink
 from lamina.engine.staging import HomeStaged
 from lamina.format.commit import Point
+from lamina.format.pipeline_record import NOBODY, Owner
 from lamina.protocol.sinks import SinkPosition
 from tests.contract.crash_files import CrashFiles, Platter
 from tests.contract.toy_sink import ToyFile, ToySink
@@ -150,9 +151,9 @@ class Told:
     def position(self) -> SinkPosition:
         return self._sink.position()
 
-    def fence(self, generation: int) -> SinkPosition:
+    def fence(self, generation: int, pipeline: Owner) -> SinkPosition:
         self._hook("fence")
-        found = self._sink.fence(generation)
+        found = self._sink.fence(generation, pipeline)
         self._hook("fenced")
         return found
 
@@ -183,7 +184,7 @@ class KeptPosition:
     hook: Hook
 
     def load(self) -> SinkPosition:
-        return self.kept[-1] if self.kept else SinkPosition("", 0, None)
+        return self.kept[-1] if self.kept else SinkPosition(NOBODY, 0, None)
 
     def save(self, position: SinkPosition) -> None:
         self.hook("save")
@@ -192,6 +193,9 @@ class KeptPosition:
 
 
 # what is published
+
+PIPELINE = Owner("p" * 32, "p")
+ANOTHER = Owner("a" * 32, "another")
 
 
 @dataclass(frozen=True)
@@ -206,7 +210,7 @@ class Output:
         rows: Sequence[Sequence[int]] = (),
         *,
         generation: int = 1,
-        pipeline: str = "p",
+        pipeline: Owner = PIPELINE,
         digest: str = "",
     ) -> Publication:
         """An epoch whose output is one file for each of *rows*."""

@@ -12,6 +12,8 @@ from lamina.engine.ports import Change, Publication, Sink
 from lamina.errors import Corrupt, Diverged, Fenced, NotFound, Refused
 from lamina.testing.faulty import Killed
 from tests.contract.sinks import (
+    ANOTHER,
+    PIPELINE,
     ConsoleWorld,
     LocalParquetWorld,
     MemoryWorld,
@@ -63,7 +65,7 @@ class CutAt:
 
 def publish_rest(sink: Sink, output: Output, *, generation: int) -> None:
     """As the engine does: from where the sink says it is, in order."""
-    at = sink.fence(generation).point
+    at = sink.fence(generation, PIPELINE).point
     for epoch, rows in ROWS.items():
         if at is None or epoch > at.epoch:
             sink.publish(output.publication(epoch, rows, generation=generation))
@@ -71,12 +73,12 @@ def publish_rest(sink: Sink, output: Output, *, generation: int) -> None:
 
 def test_rows_and_position_arrive_together(world: World, output: Output) -> None:
     sink = world.open()
-    assert sink.fence(1).point is None
+    assert sink.fence(1, PIPELINE).point is None
     publish_rest(sink, output, generation=1)
     assert world.shown() == SHOWN
     for each in (sink, world.open()):
         position = each.position()
-        assert (position.pipeline, position.generation) == ("p", 1)
+        assert (position.pipeline, position.generation) == (PIPELINE, 1)
         assert position.point == output.publication(4).point
 
 
@@ -89,7 +91,7 @@ def test_it_says_what_it_promises_and_which_changes_it_takes(world: World) -> No
 
 def test_the_same_publication_twice_is_one(world: World, output: Output) -> None:
     sink = world.open()
-    sink.fence(1)
+    sink.fence(1, PIPELINE)
     for epoch in (1, 3):
         for _ in range(2):
             sink.publish(output.publication(epoch, ROWS[epoch]))
@@ -98,7 +100,7 @@ def test_the_same_publication_twice_is_one(world: World, output: Output) -> None
 
 def test_an_epoch_that_comes_late_is_refused(world: World, output: Output) -> None:
     sink = world.open()
-    sink.fence(1)
+    sink.fence(1, PIPELINE)
     sink.publish(output.publication(3, ROWS[3]))
     with pytest.raises(Refused):
         sink.publish(output.publication(1, ROWS[1]))
@@ -108,7 +110,7 @@ def test_an_epoch_that_comes_late_is_refused(world: World, output: Output) -> No
 
 def test_another_history_of_an_epoch_diverges(world: World, output: Output) -> None:
     sink = world.open()
-    sink.fence(1)
+    sink.fence(1, PIPELINE)
     sink.publish(output.publication(1, ROWS[1]))
     with pytest.raises(Diverged):
         sink.publish(output.publication(1, [[9]], digest="ab" * 32))
@@ -118,23 +120,23 @@ def test_another_history_of_an_epoch_diverges(world: World, output: Output) -> N
 
 def test_another_pipelines_rows_are_refused(world: World, output: Output) -> None:
     sink = world.open()
-    sink.fence(1)
+    sink.fence(1, PIPELINE)
     sink.publish(output.publication(1, ROWS[1]))
     with pytest.raises(Refused):
-        sink.publish(output.publication(3, ROWS[3], pipeline="another"))
+        sink.publish(output.publication(3, ROWS[3], pipeline=ANOTHER))
     assert world.shown() == {1: [1, 2, 3]}
 
 
 def test_a_lower_generation_is_fenced_before_any_effect(world: World, output: Output) -> None:
     old, new = world.open(), world.open()
-    old.fence(1)
+    old.fence(1, PIPELINE)
     old.publish(output.publication(1, ROWS[1]))
-    assert new.fence(7).point == output.publication(1).point
+    assert new.fence(7, PIPELINE).point == output.publication(1).point
     before = world.shown(), world.open().position()
     for attempt in (
         lambda: old.publish(output.publication(3, ROWS[3])),
         lambda: old.publish(output.publication(1, ROWS[1])),
-        lambda: old.fence(6),
+        lambda: old.fence(6, PIPELINE),
     ):
         with pytest.raises(Fenced):
             attempt()
@@ -145,20 +147,20 @@ def test_a_lower_generation_is_fenced_before_any_effect(world: World, output: Ou
 
 def test_a_claim_of_its_own_generation_may_be_repeated(world: World, output: Output) -> None:
     sink = world.open()
-    sink.fence(3)
+    sink.fence(3, PIPELINE)
     sink.publish(output.publication(1, ROWS[1], generation=3))
-    assert sink.fence(3) == sink.position()
+    assert sink.fence(3, PIPELINE) == sink.position()
     assert world.shown() == {1: [1, 2, 3]}
 
 
 def test_a_publication_of_a_higher_generation_fences_too(world: World, output: Output) -> None:
     """A process that takes a home over goes on one generation above its fence."""
     old, new = world.open(), world.open()
-    old.fence(1)
-    new.fence(2)
+    old.fence(1, PIPELINE)
+    new.fence(2, PIPELINE)
     new.publish(output.publication(1, ROWS[1], generation=3))
     with pytest.raises(Fenced):
-        world.open().fence(2)
+        world.open().fence(2, PIPELINE)
     assert world.open().position().generation == 3
 
 
@@ -191,7 +193,7 @@ def _fresh(make: Callable[[], World]) -> World:
 
 def test_staged_output_that_is_gone_or_damaged_is_not_shown(world: World, output: Output) -> None:
     sink = world.open()
-    sink.fence(1)
+    sink.fence(1, PIPELINE)
     publication = output.publication(1, ROWS[1])
     path = output.home / publication.files[1].path
     whole = path.read_bytes()
@@ -213,7 +215,7 @@ def test_staged_output_that_is_gone_or_damaged_is_not_shown(world: World, output
 
 def test_an_epoch_without_rows_moves_the_position(world: World, output: Output) -> None:
     sink = world.open()
-    sink.fence(1)
+    sink.fence(1, PIPELINE)
     sink.publish(output.publication(2))
     assert world.shown() == {}
     assert world.open().position().point == output.publication(2).point
@@ -231,7 +233,7 @@ def test_output_of_a_place_that_is_no_folder_here_is_copied(world: World, output
             return None
 
     sink = world.open()
-    sink.fence(1)
+    sink.fence(1, PIPELINE)
     publication = output.publication(1, ROWS[1])
     sink.publish(replace(publication, staged=Elsewhere(publication)))
     assert world.shown() == {1: [1, 2, 3]}

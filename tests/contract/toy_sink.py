@@ -9,14 +9,15 @@ import pyarrow.parquet as pq
 
 from lamina.connectors.staged import open_proven
 from lamina.engine.ports import Change, Publication
-from lamina.protocol.sinks import Publish, SinkPosition, check_fence, judge_publish
+from lamina.format.pipeline_record import NOBODY, Owner
+from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner, judge_publish
 
 
 @dataclass
 class ToyFile:
     """The outside system: it survives the sink."""
 
-    position: SinkPosition = field(default_factory=lambda: SinkPosition("", 0, None))
+    position: SinkPosition = field(default_factory=lambda: SinkPosition(NOBODY, 0, None))
     epochs: dict[int, list[int]] = field(default_factory=dict)
 
 
@@ -34,11 +35,12 @@ class ToySink:
     def position(self) -> SinkPosition:
         return self._file.position
 
-    def fence(self, generation: int) -> SinkPosition:
+    def fence(self, generation: int, pipeline: Owner) -> SinkPosition:
         before = self._file.position
+        check_owner(before, pipeline)
         check_fence(before, generation)
         self._hook("fence")
-        self._file.position = SinkPosition(before.pipeline, generation, before.point)
+        self._file.position = SinkPosition(pipeline, generation, before.point)
         return self._file.position
 
     def publish(self, publication: Publication) -> None:

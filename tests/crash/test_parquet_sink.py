@@ -17,7 +17,7 @@ from lamina.engine.ports import Sink
 from lamina.errors import Diverged, Fenced, StoreFull
 from lamina.testing.faulty import Killed
 from tests.contract.crash_files import CrashFiles, Platter
-from tests.contract.sinks import ROOT, Output, ParquetWorld, Shown
+from tests.contract.sinks import PIPELINE, ROOT, Output, ParquetWorld, Shown
 from tests.contract.test_sink_contract import ROWS, SHOWN, CutAt, publish_rest
 
 
@@ -45,7 +45,7 @@ def seen_by_reader(platter: Platter) -> Shown:
 
 
 def publish_noting(sink: Sink, output: Output, acked: list[int]) -> None:
-    sink.fence(1)
+    sink.fence(1, PIPELINE)
     for epoch, rows in ROWS.items():
         sink.publish(output.publication(epoch, rows))
         acked.append(epoch)
@@ -78,7 +78,7 @@ def test_killed_at_any_call_and_recovered_everything_is_durable(output: Output) 
         world = ParquetWorld()
         with pytest.raises(Killed):
             publish_noting(world.open(CutAt(nth)), output, [])
-        position = world.open().fence(2)
+        position = world.open().fence(2, PIPELINE)
         wanted = {e: r for e, r in SHOWN.items() if position.point and e <= position.point.epoch}
         durable = world.platter.synced()
         assert seen_by_reader(durable) == wanted, f"after call {nth}"
@@ -107,7 +107,7 @@ def test_a_process_paused_at_any_call_shows_nothing_after_a_newer_one_has_claime
 
         def newer(world: ParquetWorld = world, at_claim: list[Shown] = at_claim) -> None:
             sink = world.open()
-            at = sink.fence(2).point
+            at = sink.fence(2, PIPELINE).point
             at_claim.append(world.shown())
             assert at is not None
             assert (3 in at_claim[0]) == (at.epoch == 3), "the position is what readers see"
@@ -128,7 +128,7 @@ def test_a_process_paused_while_the_log_went_on_shows_nothing(epochs: int, outpu
 
         def newer(world: ParquetWorld = world) -> None:
             sink = world.open()
-            at = sink.fence(2).point
+            at = sink.fence(2, PIPELINE).point
             assert at is not None
             for epoch in range(at.epoch + 1, at.epoch + 1 + epochs):
                 sink.publish(output.publication(epoch, [[epoch]], generation=2, digest="f" * 64))
@@ -146,7 +146,7 @@ def test_a_process_paused_while_the_log_went_on_shows_nothing(epochs: int, outpu
 def _publish_third(world: ParquetWorld, hook: At, output: Output) -> None:
     """Epochs 1 and 2, then the third one with *hook*; the process may find itself fenced."""
     first = world.open()
-    first.fence(1)
+    first.fence(1, PIPELINE)
     first.publish(output.publication(1, ROWS[1]))
     first.publish(output.publication(2))
     files = first._files  # type: ignore[attr-defined]
@@ -163,7 +163,7 @@ def _publish_third(world: ParquetWorld, hook: At, output: Output) -> None:
 def test_a_claim_paused_at_any_call_takes_nothing_from_a_newer_one(output: Output) -> None:
     """It would sweep what the newer one prepares, or has decided and not shown yet."""
     whole, last = At(0, lambda: None), At(0, lambda: None)
-    _old_epoch(ParquetWorld(), output).open(whole).fence(2)
+    _old_epoch(ParquetWorld(), output).open(whole).fence(2, PIPELINE)
     _publish_third(ParquetWorld(), last, output)
     for nth in range(1, whole.seen + 1):
         for stop in range(1, last.seen + 2):
@@ -171,7 +171,7 @@ def test_a_claim_paused_at_any_call_takes_nothing_from_a_newer_one(output: Outpu
 
             def newest(world: ParquetWorld = world, stop: int = stop) -> None:
                 sink = world.open()
-                sink.fence(3)
+                sink.fence(3, PIPELINE)
                 cut = CutAt(stop)
                 sink._files._hook = cut  # type: ignore[attr-defined]
                 try:
@@ -180,25 +180,25 @@ def test_a_claim_paused_at_any_call_takes_nothing_from_a_newer_one(output: Outpu
                     return
 
             with suppress(Fenced):
-                world.open(At(nth, newest)).fence(2)
+                world.open(At(nth, newest)).fence(2, PIPELINE)
             publish_rest(world.open(), output, generation=4)
             assert world.shown() == SHOWN, f"claim paused at {nth}, the newer one killed at {stop}"
 
 
 def _old_epoch(world: ParquetWorld, output: Output) -> ParquetWorld:
     sink = world.open()
-    sink.fence(1)
+    sink.fence(1, PIPELINE)
     sink.publish(output.publication(1, ROWS[1]))
     return world
 
 
 def test_a_publication_during_a_claim_counts_or_is_fenced(output: Output) -> None:
     whole = At(0, lambda: None)
-    _old_epoch(ParquetWorld(), output).open(whole).fence(2)
+    _old_epoch(ParquetWorld(), output).open(whole).fence(2, PIPELINE)
     for nth in range(1, whole.seen + 1):
         world = ParquetWorld()
         old = world.open()
-        old.fence(1)
+        old.fence(1, PIPELINE)
         old.publish(output.publication(1, ROWS[1]))
         done: list[bool] = []
 
@@ -210,7 +210,7 @@ def test_a_publication_during_a_claim_counts_or_is_fenced(output: Output) -> Non
             else:
                 done.append(True)
 
-        at = world.open(At(nth, publish)).fence(2).point
+        at = world.open(At(nth, publish)).fence(2, PIPELINE).point
         assert at is not None
         assert done == [at.epoch == 3]
         assert (3 in world.shown()) == done[0]
@@ -219,14 +219,14 @@ def test_a_publication_during_a_claim_counts_or_is_fenced(output: Output) -> Non
 def test_the_log_stays_small_however_many_epochs_there_are(output: Output) -> None:
     world = ParquetWorld()
     sink = world.open()
-    sink.fence(1)
+    sink.fence(1, PIPELINE)
     most = 0
     for epoch in range(1, 1000):
         sink.publish(output.publication(epoch))
         most = max(most, len(world.platter.tree(ROOT)))
     assert most <= DROP_EVERY + KEPT + 4
     for generation in range(2, 300):
-        world.open().fence(generation)
+        world.open().fence(generation, PIPELINE)
     assert len(world.platter.tree(ROOT)) <= KEPT + 4
     assert world.open().position().point == output.publication(999).point
 
@@ -234,7 +234,7 @@ def test_the_log_stays_small_however_many_epochs_there_are(output: Output) -> No
 def test_dropping_old_entries_killed_at_any_call_loses_no_position(output: Output) -> None:
     first = ParquetWorld()
     sink = first.open()
-    sink.fence(1)
+    sink.fence(1, PIPELINE)
     last = DROP_EVERY - 2
     for epoch in range(1, last + 1):
         sink.publish(output.publication(epoch))
@@ -245,7 +245,7 @@ def test_dropping_old_entries_killed_at_any_call_loses_no_position(output: Outpu
         with pytest.raises(Killed):
             _publish_on(world, CutAt(nth), output, last + 1)
         for state in (world.platter.synced(), world.platter):
-            point = ParquetWorld(state).open().fence(3).point
+            point = ParquetWorld(state).open().fence(3, PIPELINE).point
             assert point is not None
             assert point.epoch in (last, last + 1)
             assert len(state.tree(ROOT)) <= KEPT + 4
@@ -277,9 +277,9 @@ def test_a_disk_that_is_full_at_any_call_shows_nothing_by_half_and_is_tried_agai
         world, full = ParquetWorld(), Full(nth)
         sink = world.open(full)
         try:
-            sink.fence(1)
+            sink.fence(1, PIPELINE)
         except StoreFull:
-            sink.fence(1)
+            sink.fence(1, PIPELINE)
         for epoch, rows in ROWS.items():
             for _ in range(2):
                 try:
@@ -298,7 +298,7 @@ def test_a_disk_that_is_full_at_any_call_shows_nothing_by_half_and_is_tried_agai
 def test_a_folder_in_the_way_is_never_taken_for_output(output: Output) -> None:
     world = ParquetWorld()
     sink = world.open()
-    sink.fence(1)
+    sink.fence(1, PIPELINE)
     files = CrashFiles(world.platter, "other")
     for name in ("epoch-00000000000000000001", "epoch-00000000000000000003"):
         files.mkdir(ROOT / name)
@@ -325,11 +325,11 @@ def test_a_folder_that_comes_in_the_way_after_the_decision_stops_and_loses_nothi
                 files.create(target / "notes.txt", BytesIO(b"mine"))
 
     sink = world.open(in_the_way)
-    sink.fence(1)
+    sink.fence(1, PIPELINE)
     with pytest.raises(Diverged, match="a folder stands"):
         sink.publish(output.publication(1, ROWS[1]))
     with pytest.raises(Diverged):
-        world.open().fence(2)
+        world.open().fence(2, PIPELINE)
     files.remove(target)
-    assert world.open().fence(3).point == output.publication(1).point
+    assert world.open().fence(3, PIPELINE).point == output.publication(1).point
     assert world.shown() == {1: [1, 2, 3]}

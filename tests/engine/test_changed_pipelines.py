@@ -11,6 +11,7 @@ import pytest
 from lamina.engine.engine import Engine, EnginePlan, StreamPlan
 from lamina.engine.in_process import LocalStream
 from lamina.errors import Diverged, Refused, StateChanged, UsageError
+from lamina.format.pipeline_record import Owner
 from lamina.pipeline.model import Emit
 from lamina.recovery import RecoveryConfig
 from lamina.state.merge import Merge
@@ -332,7 +333,7 @@ def test_a_new_sink_gets_no_empty_past_even_if_the_log_reaches_back_to_the_start
 def test_a_sink_of_another_pipeline_does_not_join(tmp_path: Path) -> None:
     world = World(tmp_path, plan=replace(ONE_LESS, streams=PLAN.streams))
     world.finish()
-    world.tables["totals"].pipeline = "another"
+    world.tables["totals"].pipeline = Owner(name="another")
     world.plan = PLAN
     with pytest.raises(Refused, match="belongs to the pipeline 'another'"):
         world.open(recovery=RecoveryConfig(sinks_from_now=frozenset({"totals"})))

@@ -17,6 +17,7 @@ from lamina.engine.ports import Publication, Sink
 from lamina.engine.staging import HomeStaged
 from lamina.errors import Corrupt, DigestMismatch, Diverged, Fenced, NotFound, SizeMismatch
 from lamina.format.commit import Point
+from lamina.format.pipeline_record import Owner
 from lamina.testing.faulty import Killed
 from tests.engine.pipelines import (
     LIMITS,
@@ -98,8 +99,8 @@ def test_killed_while_an_epoch_is_published_it_is_there_once(
 def test_an_entry_of_another_history_is_never_written_over(tmp_path: Path) -> None:
     """Once a publication without rows did."""
     sink = ParquetSink("out", tmp_path)
-    sink.fence(1)
-    first = Publication("p", 1, Point(1, "ab" * 32), (), HomeStaged(tmp_path))
+    sink.fence(1, Owner("p"))
+    first = Publication(Owner("p"), 1, Point(1, "ab" * 32), (), HomeStaged(tmp_path))
     for _ in range(2):
         sink.publish(first)
     with pytest.raises(Diverged, match="another epoch 1"):
@@ -109,12 +110,12 @@ def test_an_entry_of_another_history_is_never_written_over(tmp_path: Path) -> No
 
 def test_who_was_fenced_publishes_nothing(tmp_path: Path) -> None:
     old, new = ParquetSink("out", tmp_path), ParquetSink("out", tmp_path)
-    old.fence(1)
-    new.fence(2)
+    old.fence(1, Owner("p"))
+    new.fence(2, Owner("p"))
     with pytest.raises(Fenced):
-        old.publish(Publication("p", 1, Point(1, "ab" * 32), (), HomeStaged(tmp_path)))
+        old.publish(Publication(Owner("p"), 1, Point(1, "ab" * 32), (), HomeStaged(tmp_path)))
     with pytest.raises(Fenced):
-        old.fence(1)
+        old.fence(1, Owner("p"))
     assert new.position().point is None
 
 
@@ -124,7 +125,7 @@ def staged(home: Path) -> Publication:
     pq.write_table(table_of([("k", 1, 0)]), home / "file")
     data = (home / "file").read_bytes()
     file = Staged("file", len(data), hashlib.sha256(data).hexdigest(), 1)
-    return Publication("p", 1, Point(1, "ab" * 32), (file,), HomeStaged(home))
+    return Publication(Owner("p"), 1, Point(1, "ab" * 32), (file,), HomeStaged(home))
 
 
 def flip(data: bytes) -> bytes:
@@ -141,7 +142,7 @@ def test_a_staged_file_that_is_damaged_is_never_shown(
     file = tmp_path / "home" / "file"
     whole = file.read_bytes()
     sink = ParquetSink("out", tmp_path / "out")
-    sink.fence(1)
+    sink.fence(1, Owner("p"))
     file.write_bytes(damage(whole))
     with pytest.raises(error) as raised:
         sink.publish(publication)
@@ -160,13 +161,13 @@ def test_a_staged_file_that_is_damaged_is_never_shown(
 def test_a_newer_fence_is_seen_before_every_publication(tmp_path: Path) -> None:
     """Also one that is several generations ahead, and by who knows its position by heart."""
     old, new = ParquetSink("out", tmp_path), ParquetSink("out", tmp_path)
-    old.fence(1)
+    old.fence(1, Owner("p"))
     for epoch in (1, 2):
-        old.publish(Publication("p", 1, Point(epoch, "ab" * 32), (), HomeStaged(tmp_path)))
-    assert new.fence(9).point == Point(2, "ab" * 32)
+        old.publish(Publication(Owner("p"), 1, Point(epoch, "ab" * 32), (), HomeStaged(tmp_path)))
+    assert new.fence(9, Owner("p")).point == Point(2, "ab" * 32)
     assert old.position().generation == 9
     with pytest.raises(Fenced):
-        old.publish(Publication("p", 1, Point(3, "ab" * 32), (), HomeStaged(tmp_path)))
+        old.publish(Publication(Owner("p"), 1, Point(3, "ab" * 32), (), HomeStaged(tmp_path)))
     assert new.position().point == Point(2, "ab" * 32)
 
 
@@ -176,5 +177,5 @@ def test_fences_of_the_first_layout_are_seen(tmp_path: Path) -> None:
     (tmp_path / "_lamina" / f"fence-{5:020d}.json").write_bytes(b"{}")
     assert sink.position().generation == 5
     with pytest.raises(Fenced):
-        sink.fence(4)
-    assert sink.fence(6).generation == 6
+        sink.fence(4, Owner("p"))
+    assert sink.fence(6, Owner("p")).generation == 6

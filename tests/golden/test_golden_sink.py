@@ -14,6 +14,7 @@ from lamina.connectors.parquet import ParquetSink
 from lamina.errors import Corrupt, Diverged, Fenced, Unsupported
 from lamina.format import canonical
 from lamina.format.commit import Point
+from lamina.format.pipeline_record import NOBODY, Owner
 from lamina.format.sink_log import (
     SinkEntry,
     decode_entry,
@@ -21,15 +22,18 @@ from lamina.format.sink_log import (
     encode_entry,
     encode_marker,
 )
-from tests.contract.sinks import LocalParquetWorld, Output
+from tests.contract.sinks import PIPELINE, LocalParquetWorld, Output
 
 HERE = Path(__file__).parent / "sink"
 POINT = Point(12, "e5a5df08ba0ec41f60385b514435deac2bdb6f5887ea32f9432e957775a5b607")
 PREPARED = f".epoch-{12:020d}-{3:020d}-0123456789ab"
 ENTRIES = {
-    "fence-first.json": SinkEntry("", 1, None),
-    "publication.json": SinkEntry("trades", 3, POINT, PREPARED),
-    "without-rows.json": SinkEntry("trades", 3, POINT),
+    "fence-first.json": SinkEntry(NOBODY, 1, None),
+    "publication.json": SinkEntry(Owner(name="trades"), 3, POINT, PREPARED),
+    "fence-of-pipeline.json": SinkEntry(
+        Owner("00112233445566778899aabbccddee00", "trades"), 1, None
+    ),
+    "without-rows.json": SinkEntry(Owner(name="trades"), 3, POINT),
 }
 
 
@@ -80,7 +84,7 @@ def old(tmp_path: Path) -> Path:
 def test_the_old_layout_is_read_without_changing_it(old: Path) -> None:
     before = sorted(old.rglob("*"))
     position = ParquetSink("out", old).position()
-    assert (position.pipeline, position.generation) == ("p", 2)
+    assert (position.pipeline, position.generation) == (Owner(name="p"), 2)
     assert position.point == Point(3, f"{3:064x}")
     assert sorted(old.rglob("*")) == before
 
@@ -90,8 +94,8 @@ def test_the_old_layout_is_gone_on_with_and_its_log_becomes_small(
 ) -> None:
     output, sink = Output(tmp_path / "home"), ParquetSink("out", old)
     with pytest.raises(Fenced):
-        sink.fence(1)
-    assert sink.fence(3).point == Point(3, f"{3:064x}")
+        sink.fence(1, PIPELINE)
+    assert sink.fence(3, PIPELINE).point == Point(3, f"{3:064x}")
     with pytest.raises(Diverged):
         sink.publish(output.publication(3, [[9]], generation=3, digest="ab" * 32))
     sink.publish(output.publication(4, [[5]], generation=3))
@@ -111,7 +115,7 @@ def test_an_epoch_that_an_older_release_showed_before_its_entry_is_not_shown_twi
 ) -> None:
     (old / "_lamina" / f"{3:020d}.json").unlink()
     output, sink = Output(tmp_path / "home"), ParquetSink("out", old)
-    assert sink.fence(3).point == Point(2, f"{2:064x}")
+    assert sink.fence(3, PIPELINE).point == Point(2, f"{2:064x}")
     with pytest.raises(Diverged, match="another history"):
         sink.publish(output.publication(3, [[9]], generation=3, digest="ab" * 32))
     sink.publish(output.publication(3, [[3]], generation=3))
@@ -123,7 +127,7 @@ def test_an_older_release_that_runs_sees_the_fence_and_one_that_starts_cannot_re
     old: Path,
 ) -> None:
     """What it looks at: the numbers in fences/, and the entry with the highest number."""
-    ParquetSink("out", old).fence(3)
+    ParquetSink("out", old).fence(3, PIPELINE)
     assert max(int(path.stem) for path in (old / "_lamina" / "fences").iterdir()) == 3
     newest = max((old / "_lamina").glob("[0-9]*.json"))
     assert not {"pipeline", "epoch", "commit_digest"} & set(
@@ -137,6 +141,6 @@ def test_fences_of_the_first_layout_count(tmp_path: Path) -> None:
     sink = ParquetSink("out", tmp_path)
     assert sink.position().generation == 5
     with pytest.raises(Fenced):
-        sink.fence(4)
-    assert sink.fence(6).generation == 6
+        sink.fence(4, PIPELINE)
+    assert sink.fence(6, PIPELINE).generation == 6
     assert not list((tmp_path / "_lamina").glob("fence-*"))

@@ -24,9 +24,11 @@ from lamina.engine.model import Staged
 from lamina.engine.ports import Change, Publication
 from lamina.errors import Diverged, LaminaError, NotFound
 from lamina.format import sink_log as names
+from lamina.format.commit import Point
+from lamina.format.pipeline_record import Owner
 from lamina.format.sink_log import SinkEntry
 from lamina.os_errors import typed_errors
-from lamina.protocol.sinks import Publish, SinkPosition, check_fence, judge_publish
+from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner, judge_publish
 
 IN_THE_WAY = "Move it out of the sink's folder: readers would take it for output of this pipeline"
 
@@ -54,11 +56,13 @@ class ParquetSink:
                 self._unshown = False
             return _position(last)
 
-    def fence(self, generation: int) -> SinkPosition:
+    def fence(self, generation: int, pipeline: Owner) -> SinkPosition:
         with typed_errors(self._folder):
-            check_fence(_position(self._log.last()[1]), generation)
+            before = _position(self._log.last()[1])
+            check_owner(before, pipeline)
+            check_fence(before, generation)
             self._log.begin(generation)
-            number, last = self._claim(generation)
+            number, last = self._claim(generation, pipeline)
             self._show_again(last)
             self._unshown = False
             self._sweep(number, generation)
@@ -78,12 +82,13 @@ class ParquetSink:
 
     # claim
 
-    def _claim(self, generation: int) -> tuple[int, SinkEntry]:
+    def _claim(self, generation: int, pipeline: Owner) -> tuple[int, SinkEntry]:
         """An entry of this generation on top of all others: from now on nobody older decides."""
         while True:
             number, last = self._log.last()
+            check_owner(_position(last), pipeline)  # it may have become another's meanwhile
             check_fence(_position(last), generation)
-            fence = SinkEntry(last.pipeline, generation, last.point, last.prepared)
+            fence = SinkEntry(pipeline or last.pipeline, generation, last.point, last.prepared)
             if number and last == fence:
                 break
             if self._log.append(number + 1, fence):
@@ -126,10 +131,10 @@ class ParquetSink:
         if not publication.files:
             return ""
         point = publication.point
-        marker = names.encode_marker(publication.pipeline, point, publication.rows)
+        marker = names.encode_marker(publication.pipeline.name, point, publication.rows)
         target = self._folder / names.visible(point.epoch)
         if self._files.exists(target):
-            self._check_ours(target, marker)  # an older release showed it before its entry
+            self._check_ours(target, point)  # an older release showed it before its entry
             self._files.sync(self._folder)
             return ""
         folder = self._folder / names.prepared(point.epoch, publication.generation, self._files.tag)
@@ -166,10 +171,12 @@ class ParquetSink:
             return False
         return True
 
-    def _check_ours(self, target: Path, marker: bytes) -> None:
+    def _check_ours(self, target: Path, point: Point) -> None:
+        """By the COMMIT: the pipeline may have had another name then."""
+        path = target / names.MARKER
         try:
-            with self._files.open(target / names.MARKER) as opened:
-                if opened.read() == marker:
+            with self._files.open(path) as opened:
+                if names.decode_old_entry(opened.read(), str(path))[1] == point:
                     return
         except (FileNotFoundError, NotADirectoryError):
             message = "a folder stands where the output of an epoch should appear"

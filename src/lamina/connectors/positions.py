@@ -15,6 +15,7 @@ from lamina.format import canonical
 from lamina.format.commit import Point
 from lamina.format.fields import Fields
 from lamina.format.names import escape
+from lamina.format.pipeline_record import NOBODY, Owner
 from lamina.os_errors import typed_errors
 from lamina.protocol.sinks import SinkPosition
 
@@ -36,19 +37,21 @@ class HomePositions:
         path = self._path
         with typed_errors(path):
             if not path.exists():
-                return SinkPosition("", 0, None)
+                return SinkPosition(NOBODY, 0, None)
             data = path.read_bytes()
         fields = Fields(canonical.decode(data, str(path)), str(path), error=Corrupt)
         point = Point(fields.integer("epoch"), fields.text("commit_digest"))
         at = point if point.epoch else None
-        return SinkPosition(fields.text("pipeline"), fields.integer("generation"), at)
+        pipeline = Owner(fields.text("pipeline_id", ""), fields.text("pipeline"))
+        return SinkPosition(pipeline, fields.integer("generation"), at)
 
     def save(self, position: SinkPosition) -> None:
         point = position.point or Point(0, "")
         value = canonical.encode(
             {
                 "version": 1,
-                "pipeline": position.pipeline,
+                "pipeline": position.pipeline.name,
+                "pipeline_id": position.pipeline.id,
                 "generation": position.generation,
                 "epoch": point.epoch,
                 "commit_digest": point.digest,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lamina.connectors.durable import Files, create_once, make_folder
 from lamina.format import sink_log as names
+from lamina.format.pipeline_record import NOBODY, Owner
 from lamina.format.sink_log import SinkEntry
 
 KEPT = 8
@@ -106,10 +107,10 @@ class SinkLog:
         generation = max((*self._old_fences(), *(g for g in first if g is not None)), default=0)
         epochs = [e for e in map(names.parse_numbered, listed) if e is not None]
         if not epochs:
-            return SinkEntry("", generation, None)
+            return SinkEntry(NOBODY, generation, None)
         path = self._own / names.numbered(max(epochs))
-        pipeline, point = names.decode_old_entry(self._read(path), str(path))
-        return SinkEntry(pipeline, generation, point)
+        name, point = names.decode_old_entry(self._read(path), str(path))
+        return SinkEntry(Owner(name=name), generation, point)
 
     def _old_fences(self) -> list[int]:
         found = map(names.parse_numbered, self._files.names(self._fences))

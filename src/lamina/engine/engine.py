@@ -98,7 +98,7 @@ class Engine:
             folder=folder,
             home=home,
             publisher=self._publisher,
-            pipeline=Pipeline(plan.pipeline, plan.pipeline_hash, plan.settings),
+            pipeline=Pipeline(recovered.pipeline, plan.settings),
             settings=settings,
             clock=clock,
             fail_point=fail_point,

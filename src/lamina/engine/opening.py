@@ -63,6 +63,7 @@ def open_engine(
             checkpointer,
             scratch=folder.path,
             sinks=list(sinks.values()),
+            pipeline=plan.record(sources),
             config=config,
             clock=clock,
             lock=lock,

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lamina.engine.model import Offset, SourceRange, Staged, StreamResult, StreamWork
 from lamina.format.commit import Point
+from lamina.format.pipeline_record import Owner
 from lamina.protocol.sinks import SinkPosition
 from lamina.state.partition import Looked
 from lamina.state.schema import StateSchema
@@ -116,7 +117,7 @@ class StagedFiles(Protocol):
 class Publication:
     """One epoch's output for one sink, and what the sink has to remember with it (R6)."""
 
-    pipeline: str
+    pipeline: Owner
     generation: int
     point: Point
     files: Sequence[Staged]
@@ -156,8 +157,12 @@ class Sink(Protocol):
         """What the outside system itself says it has."""
         ...
 
-    def fence(self, generation: int) -> SinkPosition:
-        """Let nobody of a lower generation publish any more; then the position."""
+    def fence(self, generation: int, pipeline: Owner) -> SinkPosition:
+        """Let nobody of a lower generation publish any more; then the position.
+
+        From now on the sink is *pipeline*'s, by its id. Refused, with nothing changed, if it is
+        another's.
+        """
         ...
 
     def publish(self, publication: Publication) -> None:

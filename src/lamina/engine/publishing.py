@@ -20,7 +20,8 @@ from lamina.engine.staging import HomeStaged
 from lamina.errors import Refused, StoreError
 from lamina.format.commit import CommitRecord, Point, SinkAhead
 from lamina.format.manifest_model import Committed, Failed, Pending, SinkCommitStatus
-from lamina.protocol.sinks import Publish, decide_publish
+from lamina.format.pipeline_record import Owner
+from lamina.protocol.sinks import Publish, check_owner, decide_publish
 from lamina.recovery.manager import Recovered
 from lamina.wal.driver_log import rule_commit
 
@@ -42,7 +43,7 @@ class Publisher:
         self,
         sinks: Mapping[str, Sink],
         *,
-        pipeline: str,
+        pipeline: Owner,
         generation: int,
         staged: StagedFiles,
         outputs: Mapping[str, Output],
@@ -63,9 +64,7 @@ class Publisher:
     def join(self, sink: str, head: Point | None) -> None:
         """Set a sink to where the pipeline is, without rows: a person lets it begin from here."""
         assert head is not None, "before the first epoch every sink is where the pipeline is"
-        owner = self._lines[sink].sink.position().pipeline
-        if owner not in ("", self._pipeline):
-            raise Refused(f"the sink {sink!r} belongs to the pipeline {owner!r}")
+        check_owner(self._lines[sink].sink.position(), self._pipeline)
         self._lines[sink].sink.publish(self._publication(sink, head, ()))
 
     def note_published(self, sink: str, epoch: int) -> None:
@@ -144,9 +143,10 @@ def open_publisher(
 ) -> Publisher:
     """Sinks as recovery found them, with what each has still to get."""
     state, driver = recovered.state, recovered.driver
+    assert recovered.pipeline is not None, "sinks are a pipeline's"
     publisher = Publisher(
         sinks,
-        pipeline=plan.pipeline,
+        pipeline=recovered.pipeline.owner,
         generation=driver.generation,
         staged=HomeStaged(home),
         outputs=plan.outputs,

@@ -22,6 +22,7 @@ from lamina.format import canonical
 from lamina.format.canonical import Json
 from lamina.format.commit import Point
 from lamina.format.fields import Fields
+from lamina.format.pipeline_record import Owner
 
 FOLDER = "_lamina"
 LOG = "_lamina/log"
@@ -40,7 +41,7 @@ _PREPARED = re.compile(r"\.epoch-[0-9]{20}-([0-9]{20})(?:-[0-9a-f]+)?")
 class SinkEntry:
     """Where a sink stands after this entry; *prepared* is what becomes the epoch's folder."""
 
-    pipeline: str
+    pipeline: Owner
     generation: int
     point: Point | None
     prepared: str = ""
@@ -86,13 +87,15 @@ def encode_barrier() -> bytes:
 def encode_entry(entry: SinkEntry) -> bytes:
     value: dict[str, Json] = {
         "version": VERSION,
-        "pipeline": entry.pipeline,
+        "pipeline": entry.pipeline.name,
         "generation": entry.generation,
         "point": None
         if entry.point is None
         else {"epoch": entry.point.epoch, "digest": entry.point.digest},
         "prepared": entry.prepared,
     }
+    if entry.pipeline.id:
+        value["pipeline_id"] = entry.pipeline.id
     return canonical.encode_checked(value)
 
 
@@ -106,19 +109,19 @@ def decode_entry(data: bytes, where: str) -> SinkEntry:
     canonical.decode_checked(data, where)
     at = fields.optional_object("point")
     return SinkEntry(
-        fields.text("pipeline"),
+        Owner(fields.text("pipeline_id", ""), fields.text("pipeline")),
         fields.integer("generation"),
         None if at is None else Point(at.integer("epoch"), at.text("digest")),
         fields.text("prepared"),
     )
 
 
-def encode_marker(pipeline: str, point: Point, rows: int) -> bytes:
-    """As older releases wrote it, there also as the entry of the epoch."""
+def encode_marker(name: str, point: Point, rows: int) -> bytes:
+    """As older releases wrote it, there also as the entry of the epoch; *name* is for people."""
     return canonical.encode(
         {
             "version": 1,
-            "pipeline": pipeline,
+            "pipeline": name,
             "epoch": point.epoch,
             "commit_digest": point.digest,
             "rows": rows,
