@@ -14,12 +14,10 @@ from lamina.errors import Corrupt
 from lamina.format import canonical
 from lamina.format.commit import Point
 from lamina.format.fields import Fields
-from lamina.format.names import escape
+from lamina.format.home_names import sink_position_path
 from lamina.format.pipeline_record import NOBODY, Owner
 from lamina.os_errors import typed_errors
 from lamina.protocol.sinks import SinkPosition
-
-FOLDER = "sinks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ class HomePositions:
 
     @property
     def _path(self) -> Path:
-        return self.home.absolute() / FOLDER / f"{escape(self.name)}.json"
+        return self.home.absolute() / sink_position_path(self.name)
 
     def load(self) -> SinkPosition:
         path = self._path

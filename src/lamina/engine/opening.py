@@ -15,10 +15,11 @@ from lamina.disk.base import Lock
 from lamina.engine.engine import Engine, EnginePlan, EngineSettings, FailPoint
 from lamina.engine.ports import Runner, Sink, Source
 from lamina.engine.publishing import check_taken
-from lamina.engine.staging import STAGED, drop_undecided
+from lamina.engine.staging import drop_undecided
 from lamina.engine.states import States, memory_name
 from lamina.errors import StateChanged
 from lamina.format.commit import CommitRecord
+from lamina.format.home_names import STAGED, state_folder
 from lamina.os_errors import typed_errors
 from lamina.protocol.retention import check_retain
 from lamina.recovery.manager import Recovered, RecoveryConfig, RecoveryManager
@@ -28,8 +29,6 @@ from lamina.state.local import RunFolder
 from lamina.state.run_file import open_run
 from lamina.store import Store
 from lamina.wal.leftovers import drop_leftovers
-
-STATE = "state"
 
 
 def open_engine(
@@ -54,7 +53,7 @@ def open_engine(
     check_taken(sinks, plan.outputs)
     check_retain(settings.retain)
     config = replace(recovery or RecoveryConfig(), partitions=settings.partitions)
-    folder = RunFolder(home / STATE / new_writer_id(clock))
+    folder = RunFolder(home / state_folder(new_writer_id(clock)))
     disk, checkpointer = LocalDisk(home), Checkpointer(store, clock=clock)
     with ExitStack() as on_failure:
         on_failure.callback(shutil.rmtree, folder.path, ignore_errors=True)

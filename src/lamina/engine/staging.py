@@ -15,33 +15,29 @@ import pyarrow.parquet as pq
 
 from lamina.disk.folders import remove_tree, sync_folder
 from lamina.engine.model import Staged, TaskWork
-from lamina.format.names import escape
+from lamina.format.home_names import STAGED, parse_staged_folder, staged_path
 from lamina.os_errors import typed_errors
-
-STAGED = "staged"
 
 
 def stage(task: TaskWork, batches: Iterable[pa.RecordBatch]) -> tuple[Staged, ...]:
     """Write rows to a file of this attempt's own; no rows, no file."""
     work = task.stream
-    folder = Path(work.home) / STAGED / f"{work.epoch:020d}"
-    attempt = escape(f"{work.run_id}-{task.attempt}")  # an epoch that was killed is run again
-    # Not the stream's name first: Spark passes over files that begin with `_`.
-    name = f"of-{escape(work.stream)}-{task.partition:05d}-{attempt}.parquet"
+    tag = f"{work.run_id}-{task.attempt}"  # an epoch that was killed is run again
+    name = staged_path(work.epoch, work.stream, task.partition, tag)
+    path = Path(work.home) / name
     writer: _Writer | None = None
-    with typed_errors(folder / name):
+    with typed_errors(path):
         for batch in batches:
             if not batch.num_rows:
                 continue
             if writer is None:
-                folder.mkdir(parents=True, exist_ok=True)
-                writer = _Writer(folder / name, batch.schema)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                writer = _Writer(path, batch.schema)
             writer.write(batch)
         if writer is None:
             return ()
         size, sha256 = writer.close()
-    path = f"{STAGED}/{folder.name}/{name}"
-    return (Staged(path, size, sha256, writer.rows),)
+    return (Staged(name, size, sha256, writer.rows),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +77,10 @@ def _drop(home: Path, goes: Callable[[int], bool]) -> None:
     with typed_errors(folder):
         if not folder.exists():
             return
-        for epoch in folder.iterdir():
-            if epoch.name.isdigit() and goes(int(epoch.name)):
-                remove_tree(epoch)
+        for each in folder.iterdir():
+            epoch = parse_staged_folder(each.name)
+            if epoch is not None and goes(epoch):
+                remove_tree(each)
 
 
 class _Writer:
