@@ -23,6 +23,7 @@ from lamina.engine.in_process import InProcessRunner, LocalStream
 from lamina.engine.model import Offset, OperatorPlan, SourceRange
 from lamina.engine.opening import open_engine
 from lamina.engine.ports import Limits, Runner, Sink, Source, SourceMemory
+from lamina.engine.steps import Merges
 from lamina.pipeline.model import Emit
 from lamina.recovery import RecoveryConfig
 from lamina.state.merge import Merge
@@ -119,7 +120,7 @@ def large(table: pa.Table) -> pa.Table:
 
 def operator(key: pa.Schema, emit: Emit, time: str | None = None) -> OperatorPlan:
     keys, values = key.serialize().to_pybytes(), SUMS.serialize().to_pybytes()
-    return OperatorPlan(keys, values, MERGES, time, emit)
+    return OperatorPlan(keys, values, Merges(MERGES), time, emit)
 
 
 FROM_TRADES, FROM_ORDERS = frozenset({"trades"}), frozenset({"orders"})

@@ -10,6 +10,7 @@ import pytest
 
 from lamina.engine.engine import Engine, EnginePlan, StreamPlan
 from lamina.engine.in_process import LocalStream
+from lamina.engine.steps import Merges
 from lamina.errors import Diverged, Refused, StateChanged, UsageError
 from lamina.format.pipeline_record import Owner
 from lamina.pipeline.model import Emit
@@ -141,7 +142,7 @@ def test_another_way_to_merge_is_refused(saved: bool, tmp_path: Path) -> None:
     if saved:
         engine.checkpoint()
     kill(engine)
-    plan = replace(UPDATING, merges=(Merge("max", ("total",)), Merge("count", ("rows",))))
+    plan = replace(UPDATING, step=Merges((Merge("max", ("total",)), Merge("count", ("rows",)))))
     changed = StreamPlan("totals", ("orders",), FROM_ORDERS, {"totals": plan})
     streams = tuple(changed if stream.name == "totals" else stream for stream in STREAMS)
     world.plan = replace(PLAN, streams=streams)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lamina.engine.steps import Merges, Step
 from lamina.format.commit import WalRange
 from lamina.pipeline.model import Emit
 from lamina.state.merge import Merge
@@ -76,10 +77,14 @@ class OperatorPlan:
 
     key_schema: bytes
     value_schema: bytes
-    merges: tuple[Merge, ...]
+    step: Step
     time: str | None
     emit: Emit
-    definition: str | None = None  # a digest of what computes the values
+    definition: str | None = None  # a digest of what computes the values, but for the step
+
+    @property
+    def merges(self) -> tuple[Merge, ...]:
+        return self.step.merges if isinstance(self.step, Merges) else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ class States:
             check_successor(stored, schema, name)
             check_merges_kept(stored, plan.merges, name)
             if not reuse:
-                check_definition_kept(stored, plan.definition, name)
+                check_definition_kept(stored, schema.definition, name)
         self._operators[name] = OperatorState.open(
             schema, self._partitions, placed=found.placed, stored=found.stored
         )

@@ -15,6 +15,7 @@ from lamina.connectors.opening import bad_row_streams
 from lamina.engine.model import OperatorPlan
 from lamina.engine.plans import EnginePlan, StreamPlan
 from lamina.engine.ports import Change, Output
+from lamina.engine.steps import Merges
 from lamina.engine.task import HASH, ROWS, VNODE
 from lamina.errors import BadPipeline
 from lamina.format.canonical import Json, sha256_hex
@@ -260,7 +261,7 @@ def _aggregation(
     operator = OperatorPlan(
         key_schema=keys.serialize().to_pybytes(),
         value_schema=values.serialize().to_pybytes(),
-        merges=plan.merges,
+        step=Merges(plan.merges),
         time=plan.time,
         emit=stream.emit or Emit.ON_UPDATE,
     )
