@@ -7,7 +7,7 @@ DEMO_STAMP := $(VENV)/.demo-installed
 AZURITE := tests/servers/azurite
 NUMBERS := docs/pictures/numbers.json
 
-.PHONY: demo test check unit system azurite bench pictures clean
+.PHONY: demo test quick check unit mutants system azurite bench pictures clean
 
 demo: $(DEMO_STAMP)
 	$(BIN)/lamina demo
@@ -21,7 +21,16 @@ check: $(STAMP)
 	$(BIN)/lint-imports --no-logo
 
 unit: $(STAMP) system azurite
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --durations=10
+
+# While you work: lint, types, everything that needs neither Spark nor a server, and one pipeline on Spark.
+quick: check
+	$(BIN)/python -m pytest -n auto --dist loadfile --durations=10 tests/unit tests/golden \
+	  tests/spark/test_chained_windows.py --ignore tests/unit/test_benchmarks.py
+
+# Breaks every line that docs/promises.md names, in a scratch copy, and sees its test fail. `make test` tries a few.
+mutants: $(STAMP)
+	$(BIN)/python -m tests.mutants.run
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/checkpoint.py --save $(NUMBERS)

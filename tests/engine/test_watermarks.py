@@ -71,12 +71,21 @@ def test_an_epoch_drops_by_the_watermark_of_its_parent_not_by_its_own_rows(tmp_p
 
 def test_late_is_a_window_that_ends_at_the_watermark_not_one_after_it(tmp_path: Path) -> None:
     delay = DELAY / MINUTE
-    on_time = world_of(tmp_path / "a", [trade(2 + delay - 1e-6), trade(1.5), trade(30)])
+    before = trade(2 + delay - 1 / MINUTE)  # by the smallest step that there is
+    on_time = world_of(tmp_path / "a", [before, trade(1.5), trade(30)])
     late = world_of(tmp_path / "b", [trade(2 + delay), trade(1.5), trade(30)])
     for world, expected in ((on_time, [0, 0, 0, 0]), (late, [0, 1, 0, 0])):
         engine = world.open()
         assert [report.late for report in run_out(engine)] == expected
         engine.close()
+
+
+def test_a_watermark_does_not_fall_with_rows_that_are_older(tmp_path: Path) -> None:
+    """It would take a third row for one that is on time, though its window has closed."""
+    world = world_of(tmp_path, [trade(30), trade(1), trade(1.5)])
+    engine = world.open()
+    assert [report.late for report in run_out(engine)][:3] == [0, 1, 1]
+    engine.close()
 
 
 def test_after_the_last_data_one_more_epoch_closes_windows_and_then_there_is_none(

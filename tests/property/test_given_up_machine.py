@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamina.format.commit import Point, SinkAhead
-from lamina.format.pipeline_record import Owner
 from lamina.protocol.driver import Adopt, Commit, Segment, publish_line
 from lamina.protocol.recovery import Found, Plan, plan_fresh, plan_recovery
 from lamina.protocol.sinks import Publish, SinkPosition, decide_publish
@@ -77,7 +76,7 @@ class Life:
             decided = decide_publish(
                 self._positions()[name],
                 commit,
-                pipeline=Owner("p"),
+                pipeline="p",
                 generation=self.generation,
                 accepted=self._accepted().get(name),
             )
@@ -95,7 +94,7 @@ class Life:
 
     def _positions(self) -> dict[str, SinkPosition]:
         return {
-            name: SinkPosition(Owner("p"), self.generation, applied[-1] if applied else None)
+            name: SinkPosition("p", self.generation, applied[-1] if applied else None)
             for name, applied in self.applied.items()
         }
 

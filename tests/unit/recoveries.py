@@ -13,7 +13,6 @@ from lamina.disk import LocalDisk
 from lamina.format.commit import CheckpointRecord, CommitRecord, Point
 from lamina.format.log import Committed
 from lamina.format.names import CheckpointPaths
-from lamina.format.pipeline_record import Owner
 from lamina.protocol.sinks import SinkPosition
 from lamina.recovery import Recovered, RecoveredState, RecoveryConfig, RecoveryManager
 from lamina.store import MemoryStore, Store
@@ -35,9 +34,9 @@ class MemorySink:
     generation: int = 0
 
     def position(self) -> SinkPosition:
-        return SinkPosition(Owner("p"), self.generation, self.at)
+        return SinkPosition("p", self.generation, self.at)
 
-    def fence(self, generation: int, pipeline: Owner) -> SinkPosition:
+    def fence(self, generation: int) -> SinkPosition:
         self.generation = generation
         return self.position()
 

@@ -106,6 +106,19 @@ def test_a_log_that_decides_by_itself_is_still_walked_once(tmp_path: Path) -> No
     assert all(disk.bytes_read[path] < 3 * disk.size(path) for path in disk.bytes_read)
 
 
+@pytest.mark.parametrize("changed", [{"partitions": 4}, {"generation": 2}])
+def test_another_p_or_generation_begins_a_segment_of_its_own(
+    tmp_path: Path, changed: dict[str, int]
+) -> None:
+    """R13: P is in the header of a segment, for all of its records."""
+    disk = LocalDisk(tmp_path)
+    with open_task(disk, epoch=1, partitions=2, generation=1) as before:
+        append(before, 1)
+    with open_task(disk, epoch=2, **{"partitions": 2, "generation": 1, **changed}) as after:
+        append(after, 1)
+    assert after.segment != before.segment
+
+
 # epoch and sequence
 
 

@@ -34,7 +34,6 @@ from lamina.format.log import (
     encode_hint,
 )
 from lamina.format.names import CheckpointPaths, LogName
-from lamina.format.pipeline_record import PipelineRecord
 from lamina.ids import CheckpointId
 from lamina.protocol.driver import next_generation
 from lamina.protocol.history import (
@@ -74,18 +73,12 @@ class CommitLog:
         return self._history
 
     def take_over(
-        self,
-        home: str | Callable[[History], str],
-        *,
-        generation: int | None = None,
-        pipeline: PipelineRecord | None = None,
-        tip: str | None = None,
+        self, home: str | Callable[[History], str], *, generation: int | None = None
     ) -> History:
         """Fence every older generation. A function names the *home* for the log as it then is.
 
         A driver names the *generation* of the segment it has just opened in its home; if somebody
-        has reached that number first, it is the one that is fenced. *tip* is what counts as the
-        newest checkpoint from here on, if that is another one than before.
+        has reached that number first, it is the one that is fenced.
         """
 
         claimed = 0
@@ -93,8 +86,7 @@ class CommitLog:
         def decide(history: History) -> Body:
             nonlocal claimed
             claimed = generation or next_generation((history.generation,))
-            owner = home if isinstance(home, str) else home(history)
-            return Takeover(claimed, owner, pipeline, tip)
+            return Takeover(claimed, home if isinstance(home, str) else home(history))
 
         after = self._append(decide)
         self.generation = claimed  # only now: who was fenced in the attempt owns nothing
@@ -210,7 +202,7 @@ class CommitLog:
 
     def _generation_for(self, body: Body, history: History) -> int:
         match body:
-            case Takeover(generation):
+            case Takeover(generation, _):
                 return generation
             case Checkpoint() | Rewind():
                 self.check_process()

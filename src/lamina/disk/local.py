@@ -11,7 +11,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from lamina.disk.base import Bytes
-from lamina.disk.folders import sync_folder
 from lamina.errors import BadName, Refused
 from lamina.os_errors import typed_errors
 
@@ -37,7 +36,7 @@ class LocalDisk:
             for folder in reversed(missing):
                 folder.mkdir(exist_ok=True)
             for folder in (*missing, target):
-                sync_folder(folder.parent)
+                _sync_folder(folder.parent)
 
     def create(self, path: str) -> LocalFile:
         target = self._path(path)
@@ -53,7 +52,7 @@ class LocalDisk:
     def sync_folder(self, path: str) -> None:
         target = self._path(path)
         with typed_errors(target):
-            sync_folder(target)
+            _sync_folder(target)
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         target = self._path(path)
@@ -217,3 +216,11 @@ def _read_exactly(fd: int, offset: int, size: int) -> bytes:
         offset += len(part)
         size -= len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -9,11 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-import pyarrow as pa
-
-from lamina.engine.steps import Merges, Step
 from lamina.format.commit import WalRange
 from lamina.pipeline.model import Emit
 from lamina.state.merge import Merge
@@ -22,11 +18,12 @@ Offset = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryChange:
-    """What the memory of a source gains, and loses, with the COMMIT of a range."""
+class SourceFile:
+    """A file of a source, as it was when it was planned."""
 
-    rows: pa.RecordBatch  # key and value columns
-    gone: pa.RecordBatch | None = None  # key columns
+    path: str
+    size: int
+    changed_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +33,7 @@ class SourceRange:
     source: str
     start: Offset
     end: Offset
-    data: Any = None  # what only the source understands: which files to read, say
-    learned: MemoryChange | None = None
+    files: tuple[SourceFile, ...] = ()  # of a source of files: what lies between
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +73,10 @@ class OperatorPlan:
 
     key_schema: bytes
     value_schema: bytes
-    step: Step
+    merges: tuple[Merge, ...]
     time: str | None
     emit: Emit
-    definition: str | None = None  # a digest of what computes the values, but for the step
-
-    @property
-    def merges(self) -> tuple[Merge, ...]:
-        return self.step.merges if isinstance(self.step, Merges) else ()
+    definition: str | None = None  # a digest of what computes the values
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """home.json: which home this is. FORMAT.md section 7 is the specification.
 
-Version 1 had no checksum, so a flipped digit of the id made another home of it. Version 2 has one,
-and says which pipeline lives there.
+Version 1 had no checksum, so a flipped digit of the id made another home of it. Version 2 has one.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from lamina.errors import Corrupt, Unsupported, WalDamaged
 from lamina.format import canonical
 from lamina.format.canonical import Json
 from lamina.format.fields import Fields
-from lamina.format.pipeline_record import NOBODY, Owner, decode_owner, encode_owner
 
 HOME_VERSION = 2
 HOME_BYTES_MAX = 64 * 1024
@@ -25,7 +23,6 @@ class HomeFile:
 
     identity: bytes
     created_ms: int
-    pipeline: Owner = NOBODY  # nobody: no pipeline that has an id was ever started here
 
 
 def encode_home(home: HomeFile) -> bytes:
@@ -34,8 +31,6 @@ def encode_home(home: HomeFile) -> bytes:
         "id": home.identity.hex(),
         "created_ms": home.created_ms,
     }
-    if home.pipeline:
-        value["pipeline"] = encode_owner(home.pipeline)
     return canonical.encode_checked(value)
 
 
@@ -45,15 +40,13 @@ def decode_home(data: bytes, where: str) -> HomeFile:
         fields = _open(data, where)
         identity = fields.parsed("id", fields.text("id"), bytes.fromhex)
         created_ms = fields.integer("created_ms", 0)
-        owner = fields.optional_object("pipeline")
-        pipeline = NOBODY if owner is None else decode_owner(owner)
     except Corrupt as error:
         message = f"home.json is damaged: {error.message}"
         raise WalDamaged(message, where=where, advice=ADVICE) from error
     if len(identity) != 16:
         message = "home.json is damaged: it names no identity of sixteen bytes"
         raise WalDamaged(message, where=where, advice=ADVICE)
-    return HomeFile(identity, created_ms, pipeline)
+    return HomeFile(identity, created_ms)
 
 
 def _open(data: bytes, where: str) -> Fields:
