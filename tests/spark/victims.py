@@ -31,7 +31,7 @@ class Process:
     def __init__(self, command: list[str | Path], log: Path, environment: dict[str, str]) -> None:
         self._log = log
         clean = {name: v for name, v in os.environ.items() if not name.startswith("LAMINA_")}
-        memory = {"LAMINA_DRIVER_MEMORY": "512m"}
+        ours = {"LAMINA_DRIVER_MEMORY": "512m", "LAMINA_CACHE": "off"}  # see Nursery.train
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 command,
@@ -40,7 +40,7 @@ class Process:
                 stderr=errors,
                 text=True,
                 cwd=ROOT,
-                env=clean | memory | environment,
+                env=clean | ours | environment,
                 start_new_session=True,
             )
         self.pid = self._process.pid

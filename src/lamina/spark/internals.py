@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
 from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.functions import vectorized_udf  # type: ignore[attr-defined]
@@ -38,6 +40,16 @@ def launch_jvm(settings: Mapping[str, str]) -> None:
         conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
         gateway = cast(Any, launch_gateway)(conf, {"start_new_session": True})
         context._ensure_initialized(gateway=gateway)  # noqa: SLF001
+
+
+def spark_home() -> Path:
+    """Where the Spark lies that would be started; `find_spark_home` is not documented."""
+    return Path(_find_spark_home())
+
+
+def class_path(spark: SparkSession) -> str:
+    """The class path of the driver's JVM, every jar by its name."""
+    return str(cast(Any, spark)._jvm.java.lang.System.getProperty("java.class.path"))  # noqa: SLF001
 
 
 def map_in_arrow(

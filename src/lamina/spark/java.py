@@ -51,6 +51,11 @@ def prepare_java(scratch: Path) -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
+def driver_java() -> Path:
+    """The Java behind the JAVA_HOME that `prepare_java` has set."""
+    return _unwrapped(Path(os.environ["JAVA_HOME"], "bin", "java"))
+
+
 def java_home(scratch: Path, *, signals: str = "") -> Path | None:
     """Where such a Java is, wrapped; None if there is none. *signals* are lines for the shell."""
     java = _system_java() or _packaged_java()

@@ -24,12 +24,14 @@ from pyspark.sql import SparkSession
 from lamina.errors import SparkLost, UsageError
 from lamina.os_errors import typed_errors
 from lamina.running.control import is_alive
-from lamina.spark.internals import launch_jvm
-from lamina.spark.java import prepare_java
+from lamina.spark.class_archive import ClassArchive, find_archive
+from lamina.spark.internals import class_path, launch_jvm, spark_home
+from lamina.spark.java import driver_java, prepare_java
 
 TASK_ATTEMPTS = 4
 DRIVER_MEMORY = "1g"
 LOOPBACK = "127.0.0.1"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOCAL = re.compile(r"local\[(\*|[1-9][0-9]*)\]")
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -71,9 +73,10 @@ def start_session(
     wanted = {
         "spark.master": with_retries(master),
         "spark.app.name": f"lamina {name}",
-        **launch_settings(scratch, log4j, master),
+        **launch_settings(scratch, master),
         **(settings or {}),
     }
+    wanted[JAVA_OPTIONS] = " ".join(_java_options(log4j, (settings or {}).get(JAVA_OPTIONS)))
     try:
         launch_jvm(wanted)
         session = SparkSession.builder.config(map=dict(wanted)).getOrCreate()
@@ -91,7 +94,22 @@ def start_session(
 def stop_session(session: SparkSession) -> None:
     """Stop it; one whose JVM has gone is stopped already."""
     with suppress(Py4JError, ConnectionError):
+        classes = class_path(session)
         session.stop()
+        archive = _archive()
+        if archive is not None:
+            archive.make_beside(classes)
+
+
+def _java_options(log4j: Path, users: str | None) -> list[str]:
+    """Ours, then the user's: of two that say different things the last one counts."""
+    archive = _archive()
+    ours = [f"-Dlog4j.configurationFile={log4j.absolute().as_uri()}"]
+    return [*ours, *(archive.options() if archive else ()), *([users] if users else ())]
+
+
+def _archive() -> ClassArchive | None:
+    return find_archive(driver_java(), spark_home())
 
 
 def say_errors_once() -> None:
@@ -119,7 +137,7 @@ def with_retries(master: str) -> str:
     return f"local[{found[1]},{TASK_ATTEMPTS}]" if found else master
 
 
-def launch_settings(scratch: Path, log4j: Path, master: str = "local[*]") -> dict[str, str]:
+def launch_settings(scratch: Path, master: str = "local[*]") -> dict[str, str]:
     """Executors of a cluster must reach the driver: there Spark chooses its address."""
     host = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
     return {
@@ -128,7 +146,6 @@ def launch_settings(scratch: Path, log4j: Path, master: str = "local[*]") -> dic
         "spark.cleaner.periodicGC.interval": "5min",  # shuffle files go when the JVM collects
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": os.environ.get("LAMINA_DRIVER_MEMORY", DRIVER_MEMORY),
-        "spark.driver.extraJavaOptions": f"-Dlog4j.configurationFile={log4j.absolute().as_uri()}",
         "spark.sql.warehouse.dir": str((scratch / "warehouse").absolute()),
         "spark.sql.session.timeZone": "UTC",
     }
