@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users ha
 from lamina.clock import SystemClock
 from lamina.engine.model import SourceRange, StreamWork
 from lamina.engine.plans import EngineSettings
-from lamina.engine.staging import STAGED
+from lamina.format.home_names import STAGED
 from lamina.pipeline import parse_pipeline
 from lamina.spark.frames import named
 from lamina.spark.internals import map_in_arrow

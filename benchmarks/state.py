@@ -25,7 +25,8 @@ from state_peers import Duck, Longs, Ours, Peer, Rocks, all_keys, batch_of
 from timing import seconds_of
 
 import lamina
-from lamina.embedded.opening import HOME, STATE, STORE
+from lamina.embedded.opening import HOME, STORE
+from lamina.format.home_names import STATE
 from lamina.state.run_file import Epochs, open_run, write_run
 from lamina.state.tiers import FAN_OUT
 

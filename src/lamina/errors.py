@@ -105,7 +105,7 @@ class StateChanged(Refused):
 
 class Overflow(Refused):
     code = "LAM-2103"
-    default_advice = "Use a wider type, or give up ANSI as Spark would: spark.sql.ansi.enabled"
+    default_advice = "Use a wider type, for example sum(CAST(x AS DECIMAL(38, 0)))"
 
 
 class NotShared(Refused):

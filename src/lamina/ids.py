@@ -1,4 +1,4 @@
-"""Who is who: checkpoint ids.
+"""Who is who: checkpoint ids, and names that people choose.
 
 A CheckpointId is a UUIDv7. Its first 48 bits are milliseconds, so a listing reads in the order of
 time, for people. It is identity, never order: what is newer is decided by epochs and the commit
@@ -17,6 +17,11 @@ _VERSION_7 = 0x7 << 76
 _VARIANT = 0x2 << 62
 _MILLISECONDS_MAX = (1 << 48) - 1
 _LOW_62_BITS = (1 << 62) - 1
+
+
+def fold(name: str) -> str:
+    """The name of a source, stream or sink as it is compared: case does not tell names apart."""
+    return name.lower()
 
 
 @total_ordering

@@ -31,6 +31,7 @@ from lamina.format.manifest import (
     with_runs,
 )
 from lamina.format.names import CheckpointPaths
+from lamina.format.pipeline_record import Owner
 from lamina.ids import CheckpointId
 from lamina.protocol.driver import Commit
 from lamina.protocol.recovery import Plan
@@ -47,7 +48,7 @@ from tests.crash.disk import RecordingDisk
 
 CORES = 2
 COUNTS = "counts"  # a second operator on the same cores
-PIPELINE = "crash"
+PIPELINE = Owner("crash")
 CONFIG = RecoveryConfig(partitions=CORES, max_concurrent=1)
 Place: TypeAlias = tuple[str, int]  # operator and core
 Changes: TypeAlias = Mapping[Place, Mapping[bytes, bytes | None]]
@@ -121,7 +122,7 @@ class Ledger:
         self.pause(f"look at {self.name}")
         return self.at
 
-    def fence(self, generation: int) -> SinkPosition:
+    def fence(self, generation: int, pipeline: Owner) -> SinkPosition:
         self.pause(f"fence {self.name}")
         check_fence(self.at, generation)
         self.at = SinkPosition(PIPELINE, generation, self.at.point)

@@ -22,10 +22,12 @@ from lamina.engine.engine import Engine, EnginePlan, EngineSettings, EpochReport
 from lamina.engine.in_process import InProcessRunner, LocalStream
 from lamina.engine.model import Offset, OperatorPlan, SourceRange
 from lamina.engine.opening import open_engine
-from lamina.engine.ports import Limits, Memory, Runner, Sink, Source
+from lamina.engine.ports import Limits, Runner, Sink, Source, SourceMemory
+from lamina.engine.steps import Merges
 from lamina.pipeline.model import Emit
 from lamina.recovery import RecoveryConfig
 from lamina.state.merge import Merge
+from lamina.state.schema import StateSchema
 from lamina.store import MemoryStore, Store
 from lamina.testing import ManualClock
 from lamina.testing.faulty import Killed
@@ -70,11 +72,12 @@ class ListSource:
 
     name: str
     rows: Sequence[Row]
+    memory: StateSchema | None = None
 
     def initial(self) -> Offset:
         return {"row": "0"}
 
-    def plan(self, start: Offset, limits: Limits, memory: Memory) -> SourceRange:
+    def plan(self, start: Offset, limits: Limits, memory: SourceMemory | None) -> SourceRange:
         end = len(self.rows)
         if limits.rows is not None:
             end = min(end, int(start["row"]) + limits.rows)
@@ -82,6 +85,9 @@ class ListSource:
 
     def confirm(self, planned: SourceRange) -> None:
         """Lists do not change."""
+
+    def acknowledge(self, offset: Offset) -> None:
+        """Lists stay."""
 
 
 def table_of(rows: Iterable[Row]) -> pa.Table:
@@ -114,7 +120,7 @@ def large(table: pa.Table) -> pa.Table:
 
 def operator(key: pa.Schema, emit: Emit, time: str | None = None) -> OperatorPlan:
     keys, values = key.serialize().to_pybytes(), SUMS.serialize().to_pybytes()
-    return OperatorPlan(keys, values, MERGES, time, emit)
+    return OperatorPlan(keys, values, Merges(MERGES), time, emit)
 
 
 FROM_TRADES, FROM_ORDERS = frozenset({"trades"}), frozenset({"orders"})

@@ -12,7 +12,8 @@ import pytest
 
 from lamina.engine.engine import EnginePlan, EngineSettings, StreamPlan
 from lamina.engine.in_process import LocalStream
-from lamina.engine.planning import END_US
+from lamina.engine.model import SourceRange
+from lamina.engine.planning import DRAINED, END_US, EpochPlan, Watermarks, check_not_drained
 from lamina.engine.ports import Limits
 from lamina.errors import Refused
 from tests.engine.pipelines import (
@@ -149,3 +150,26 @@ def test_without_drain_open_windows_stay_open(tmp_path: Path) -> None:
     world = world_of(tmp_path, TRADES, limit=LIMITS.rows or 1, drain=False)
     world.finish()
     assert sum(rows_by_start(world, "minutes").values()) < len(TRADES)
+
+
+FAR = 8_999_999_999_999_000_000  # in the year 287168, which Spark can read
+
+
+def test_a_window_in_a_far_year_stayed_open_when_its_source_was_drained(tmp_path: Path) -> None:
+    rows: list[Row] = [("k", 1, 10 * MINUTE), ("far", 1, FAR)]
+    world = world_of(tmp_path, rows)
+    engine = world.open()
+    assert run_out(engine)[-1].watermark == END_US
+    left = [p.statistics(count=True).live for p in engine._states.operators["minutes"].partitions]
+    assert left == [0] * len(left)
+    engine.close()
+    published = [t for epoch in world.tables["minutes"].epochs.values() for t in epoch]
+    assert sum(table.num_rows for table in published) == len(rows)
+
+
+def test_a_source_that_was_drained_by_an_older_release_is_still_drained() -> None:
+    moved = {"s": SourceRange("s", {"row": "1"}, {"row": "2"})}
+    for end in DRAINED:
+        committed = Watermarks({"s": end})
+        with pytest.raises(Refused, match="was drained"):
+            check_not_drained(EpochPlan(2, moved, committed), committed, ["s"])

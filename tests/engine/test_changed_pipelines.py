@@ -10,7 +10,9 @@ import pytest
 
 from lamina.engine.engine import Engine, EnginePlan, StreamPlan
 from lamina.engine.in_process import LocalStream
+from lamina.engine.steps import Merges
 from lamina.errors import Diverged, Refused, StateChanged, UsageError
+from lamina.format.pipeline_record import Owner
 from lamina.pipeline.model import Emit
 from lamina.recovery import RecoveryConfig
 from lamina.state.merge import Merge
@@ -140,7 +142,7 @@ def test_another_way_to_merge_is_refused(saved: bool, tmp_path: Path) -> None:
     if saved:
         engine.checkpoint()
     kill(engine)
-    plan = replace(UPDATING, merges=(Merge("max", ("total",)), Merge("count", ("rows",))))
+    plan = replace(UPDATING, step=Merges((Merge("max", ("total",)), Merge("count", ("rows",)))))
     changed = StreamPlan("totals", ("orders",), FROM_ORDERS, {"totals": plan})
     streams = tuple(changed if stream.name == "totals" else stream for stream in STREAMS)
     world.plan = replace(PLAN, streams=streams)
@@ -332,7 +334,7 @@ def test_a_new_sink_gets_no_empty_past_even_if_the_log_reaches_back_to_the_start
 def test_a_sink_of_another_pipeline_does_not_join(tmp_path: Path) -> None:
     world = World(tmp_path, plan=replace(ONE_LESS, streams=PLAN.streams))
     world.finish()
-    world.tables["totals"].pipeline = "another"
+    world.tables["totals"].pipeline = Owner(name="another")
     world.plan = PLAN
     with pytest.raises(Refused, match="belongs to the pipeline 'another'"):
         world.open(recovery=RecoveryConfig(sinks_from_now=frozenset({"totals"})))

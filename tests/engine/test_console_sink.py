@@ -20,6 +20,7 @@ from lamina.engine.ports import Publication, Sink
 from lamina.engine.staging import HomeStaged
 from lamina.errors import BadPipeline, Fenced
 from lamina.format.commit import Point
+from lamina.format.pipeline_record import Owner
 from lamina.pipeline.model import Option
 from lamina.pipeline.model import Sink as Definition
 from lamina.protocol.sinks import SinkPosition
@@ -85,12 +86,12 @@ def test_killed_after_it_was_shown_an_epoch_is_shown_again_and_none_is_left_out(
 def test_who_was_fenced_shows_nothing(tmp_path: Path) -> None:
     screen = StringIO()
     old, new = (ConsoleSink("out", screen, HomePositions(tmp_path, "out")) for _ in range(2))
-    old.fence(1)
-    new.fence(2)
+    old.fence(1, Owner("p"))
+    new.fence(2, Owner("p"))
     with pytest.raises(Fenced):
-        old.publish(Publication("p", 1, Point(1, "ab" * 32), (), HomeStaged(tmp_path)))
+        old.publish(Publication(Owner("p"), 1, Point(1, "ab" * 32), (), HomeStaged(tmp_path)))
     with pytest.raises(Fenced):
-        old.fence(1)
+        old.fence(1, Owner("p"))
     assert screen.getvalue() == ""
 
 
@@ -125,8 +126,8 @@ def test_times_beyond_pythons_years_are_shown_as_numbers(tmp_path: Path) -> None
     staged = Staged("far.parquet", len(data), hashlib.sha256(data).hexdigest(), 2)
     screen = TextIOWrapper(BytesIO(), encoding="ascii")
     sink = ConsoleSink("\u00fcber", screen, HomePositions(tmp_path, "\u00fcber"))
-    sink.fence(1)
-    sink.publish(Publication("p", 1, Point(1, "d"), [staged], HomeStaged(tmp_path)))
+    sink.fence(1, Owner("p"))
+    sink.publish(Publication(Owner("p"), 1, Point(1, "d"), [staged], HomeStaged(tmp_path)))
     screen.seek(0)
     text = screen.read()
     assert f"{2**58} timestamp" in text

@@ -49,8 +49,10 @@ class FilesWorld(World):
         )
     )
 
+    suffix: str = ""  # of the names of both folders
+
     def folder(self, source: str) -> Path:
-        return self.root / source
+        return self.root / f"{source}{self.suffix}"
 
     def put(self, number: int, rows: list[Row], source: str = "orders") -> Path:
         folder = self.folder(source)
@@ -63,10 +65,15 @@ class FilesWorld(World):
     def sources(self) -> dict[str, Source]:
         for name in ("trades", "orders"):
             self.folder(name).mkdir(parents=True, exist_ok=True)
-        return {name: FilesSource(name, self.folder(name)) for name in ("trades", "orders")}
+        return {
+            name: FilesSource(name, self.folder(name), written=f"{name}{self.suffix}")
+            for name in ("trades", "orders")
+        }
 
     def read(self, wanted: SourceRange) -> pa.Table:
-        return pa.concat_tables([table_of([]), *(pq.read_table(f.path) for f in wanted.files)])
+        return pa.concat_tables(
+            [table_of([]), *(pq.read_table(path) for path in wanted.data.paths)]
+        )
 
     def newest(self, sink: str) -> dict[object, tuple[object, ...]]:
         return {row[0]: row for epoch in self.got(sink) for row in epoch}
@@ -239,7 +246,7 @@ def test_what_is_hidden_or_not_whole_is_passed_over_until_it_is_renamed(tmp_path
 
 def test_a_folder_that_is_none_is_named_and_read_when_it_is_one(tmp_path: Path) -> None:
     source = FilesSource("orders", tmp_path / "orders")
-    nothing_read = SimpleNamespace(find=lambda paths: [None for _ in paths])
+    nothing_read = SimpleNamespace(scan=lambda: iter(()))
     for what in ("not there", "is a file"):
         with pytest.raises(NotFound, match=what) as raised:
             source.plan({"files": "0"}, Limits(), nothing_read)

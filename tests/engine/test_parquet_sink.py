@@ -10,12 +10,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from lamina.connectors.durable import LocalFiles
 from lamina.connectors.parquet import ParquetSink
 from lamina.engine.model import Staged
 from lamina.engine.ports import Publication, Sink
 from lamina.engine.staging import HomeStaged
 from lamina.errors import Corrupt, DigestMismatch, Diverged, Fenced, NotFound, SizeMismatch
 from lamina.format.commit import Point
+from lamina.format.pipeline_record import Owner
 from lamina.testing.faulty import Killed
 from tests.engine.pipelines import (
     LIMITS,
@@ -31,7 +33,7 @@ from tests.engine.pipelines import (
 
 assert LIMITS.rows is not None
 EXPECTED = expected({"trades": TRADES, "orders": ORDERS}, LIMITS.rows)
-STEPS = ("before", "copied", "shown", "noted")
+CALLS = ("link", "entry", "before rename", "rename")
 
 
 @dataclass
@@ -55,42 +57,36 @@ class ParquetWorld(World):
         return found
 
 
-class DyingSink(ParquetSink):
-    """Killed in the middle of publishing its third epoch with rows."""
+class Dying(LocalFiles):
+    """Killed at one call, while the third epoch with rows is published."""
 
-    def __init__(self, name: str, folder: Path, step: str) -> None:
-        super().__init__(name, folder)
-        self._step = step
+    def __init__(self, call: str) -> None:
+        super().__init__()
+        self._call = call
         self._shown = 0
 
-    def publish(self, publication: Publication) -> None:
-        if publication.files:
-            self._shown += 1
-        self._die_at("before")
-        super().publish(publication)
-        self._die_at("noted")
+    def link(self, source: Path, target: Path) -> None:
+        super().link(source, target)
+        self._die_after("link" if target.suffix == ".parquet" else "entry")
 
-    def _show(self, target: Path, publication: Publication, entry: bytes) -> None:
-        if self._shown == 3 and self._step == "copied":
-            hidden = self._folder / f".{target.name}-{publication.generation:020d}"
-            hidden.mkdir()
-            (hidden / "part-00000.parquet").write_bytes(b"half of it")
-        self._die_at("copied")
-        super()._show(target, publication, entry)
-        self._die_at("shown")
+    def rename(self, source: Path, target: Path) -> None:
+        self._die_after("before rename")
+        super().rename(source, target)
+        self._die_after("rename")
+        self._shown += 1
 
-    def _die_at(self, step: str) -> None:
-        if self._shown == 3 and self._step == step:
-            raise Killed(step)
+    def _die_after(self, call: str) -> None:
+        if self._shown == 2 and self._call == call:
+            raise Killed(call)
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("sink", ["vwap", "totals"])
 def test_killed_while_an_epoch_is_published_it_is_there_once(
-    sink: str, step: str, tmp_path: Path
+    sink: str, call: str, tmp_path: Path
 ) -> None:
     world = ParquetWorld(tmp_path)
-    dying = DyingSink(sink, world.folder(sink), step)
+    dying = ParquetSink(sink, world.folder(sink), Dying(call))
     engine = world.open(sinks={**world.sinks(), sink: dying})
     with pytest.raises(Killed):
         run_out(engine)
@@ -103,23 +99,23 @@ def test_killed_while_an_epoch_is_published_it_is_there_once(
 def test_an_entry_of_another_history_is_never_written_over(tmp_path: Path) -> None:
     """Once a publication without rows did."""
     sink = ParquetSink("out", tmp_path)
-    sink.fence(1)
-    first = Publication("p", 1, Point(1, "ab" * 32), (), HomeStaged(tmp_path))
+    sink.fence(1, Owner("p"))
+    first = Publication(Owner("p"), 1, Point(1, "ab" * 32), (), HomeStaged(tmp_path))
     for _ in range(2):
         sink.publish(first)
-    with pytest.raises(Diverged, match="another history"):
+    with pytest.raises(Diverged, match="another epoch 1"):
         sink.publish(replace(first, point=Point(1, "cd" * 32)))
     assert sink.position().point == first.point
 
 
 def test_who_was_fenced_publishes_nothing(tmp_path: Path) -> None:
     old, new = ParquetSink("out", tmp_path), ParquetSink("out", tmp_path)
-    old.fence(1)
-    new.fence(2)
+    old.fence(1, Owner("p"))
+    new.fence(2, Owner("p"))
     with pytest.raises(Fenced):
-        old.publish(Publication("p", 1, Point(1, "ab" * 32), (), HomeStaged(tmp_path)))
+        old.publish(Publication(Owner("p"), 1, Point(1, "ab" * 32), (), HomeStaged(tmp_path)))
     with pytest.raises(Fenced):
-        old.fence(1)
+        old.fence(1, Owner("p"))
     assert new.position().point is None
 
 
@@ -129,7 +125,7 @@ def staged(home: Path) -> Publication:
     pq.write_table(table_of([("k", 1, 0)]), home / "file")
     data = (home / "file").read_bytes()
     file = Staged("file", len(data), hashlib.sha256(data).hexdigest(), 1)
-    return Publication("p", 1, Point(1, "ab" * 32), (file,), HomeStaged(home))
+    return Publication(Owner("p"), 1, Point(1, "ab" * 32), (file,), HomeStaged(home))
 
 
 def flip(data: bytes) -> bytes:
@@ -146,7 +142,7 @@ def test_a_staged_file_that_is_damaged_is_never_shown(
     file = tmp_path / "home" / "file"
     whole = file.read_bytes()
     sink = ParquetSink("out", tmp_path / "out")
-    sink.fence(1)
+    sink.fence(1, Owner("p"))
     file.write_bytes(damage(whole))
     with pytest.raises(error) as raised:
         sink.publish(publication)
@@ -165,13 +161,13 @@ def test_a_staged_file_that_is_damaged_is_never_shown(
 def test_a_newer_fence_is_seen_before_every_publication(tmp_path: Path) -> None:
     """Also one that is several generations ahead, and by who knows its position by heart."""
     old, new = ParquetSink("out", tmp_path), ParquetSink("out", tmp_path)
-    old.fence(1)
+    old.fence(1, Owner("p"))
     for epoch in (1, 2):
-        old.publish(Publication("p", 1, Point(epoch, "ab" * 32), (), HomeStaged(tmp_path)))
-    assert new.fence(9).point == Point(2, "ab" * 32)
+        old.publish(Publication(Owner("p"), 1, Point(epoch, "ab" * 32), (), HomeStaged(tmp_path)))
+    assert new.fence(9, Owner("p")).point == Point(2, "ab" * 32)
     assert old.position().generation == 9
     with pytest.raises(Fenced):
-        old.publish(Publication("p", 1, Point(3, "ab" * 32), (), HomeStaged(tmp_path)))
+        old.publish(Publication(Owner("p"), 1, Point(3, "ab" * 32), (), HomeStaged(tmp_path)))
     assert new.position().point == Point(2, "ab" * 32)
 
 
@@ -181,5 +177,5 @@ def test_fences_of_the_first_layout_are_seen(tmp_path: Path) -> None:
     (tmp_path / "_lamina" / f"fence-{5:020d}.json").write_bytes(b"{}")
     assert sink.position().generation == 5
     with pytest.raises(Fenced):
-        sink.fence(4)
-    assert sink.fence(6).generation == 6
+        sink.fence(4, Owner("p"))
+    assert sink.fence(6, Owner("p")).generation == 6

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lamina.connectors import durable
 from lamina.connectors.memory import MemorySink, MemoryTable
-from lamina.connectors.parquet import ParquetSink
 from lamina.engine.engine import Engine
 from lamina.engine.ports import Publication, Sink
 from lamina.errors import Diverged, StoreUnavailable, WouldLose
@@ -221,13 +219,3 @@ def test_a_sink_with_another_history_of_the_epoch_stops(tmp_path: Path) -> None:
     with pytest.raises(Diverged):
         engine.step()
     kill(engine)
-
-
-def test_the_folders_of_a_new_sink_survive_a_power_cut(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced: list[Path] = []
-    monkeypatch.setattr(durable, "sync", synced.append)
-    folder = tmp_path / "new" / "deep" / "out"
-    ParquetSink("out", folder).fence(1)
-    assert {tmp_path, tmp_path / "new", folder.parent, folder} <= set(synced)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from lamina.format.log import (
     encode_entry,
     encode_hint,
 )
+from lamina.format.pipeline_record import Owner, PipelineRecord
 from lamina.ids import CheckpointId
 
 HERE = Path(__file__).parent / "log"
@@ -64,6 +66,14 @@ STATE = LogState(
     pins=(("before the müve", ONE), ("monday", TWO)),
 )
 
+RECORD = PipelineRecord(
+    Owner("00112233445566778899aabbccddee00", "orders"),
+    "e" * 64,
+    {"trades": "1" * 64},
+    {"vwap": "2" * 64, "übersicht": ""},
+    {"out": "3" * 64},
+)
+
 ENTRIES = {
     "takeover": Entry(1, None, 1, WRITER, 1_760_000_000_000, Takeover(1, "4f9c")),
     "checkpoint-first": Entry(
@@ -76,6 +86,24 @@ ENTRIES = {
     "forget": Entry(7, PREVIOUS, 1, WRITER, 1_760_000_000_006, Forget((ONE, TWO))),
     "with-state": Entry(
         STATE_EVERY, PREVIOUS, 3, WRITER, 1_760_000_000_007, Pin("monday", TWO), STATE
+    ),
+    "takeover-pipeline": Entry(
+        8, PREVIOUS, 2, WRITER, 1_760_000_000_010, Takeover(2, "4f9c", RECORD)
+    ),
+    "takeover-tip": Entry(
+        9, PREVIOUS, 3, WRITER, 1_760_000_000_011, Takeover(3, "4f9c", RECORD, str(ONE))
+    ),
+    "takeover-no-tip": Entry(
+        10, PREVIOUS, 4, WRITER, 1_760_000_000_012, Takeover(4, "4f9c", tip="")
+    ),
+    "with-state-pipeline": Entry(
+        2 * STATE_EVERY,
+        PREVIOUS,
+        3,
+        WRITER,
+        1_760_000_000_013,
+        Unpin("monday"),
+        replace(STATE, pipeline=RECORD, tip=str(TWO)),
     ),
 }
 BEGINS = {

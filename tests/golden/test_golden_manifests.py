@@ -29,6 +29,7 @@ from lamina.format.manifest import (
     encode,
     read_states,
 )
+from lamina.format.pipeline_record import Owner, PipelineRecord
 from lamina.ids import CheckpointId
 
 HERE = Path(__file__).parent
@@ -295,6 +296,19 @@ V3_SETTINGS = replace(
         )
     },
 )
+V3_PIPELINE = replace(
+    V3_EXAMPLE,
+    pipeline_id="00112233445566778899aabbccddee00",
+    pipeline_hash="e" * 64,
+    pipeline=PipelineRecord(
+        Owner("00112233445566778899aabbccddee00", "orders"),
+        "e" * 64,
+        {"trades": "1" * 64},
+        {"by symbol": "2" * 64},
+        {"out": "3" * 64},
+        {"note": "a field of a newer minor version"},
+    ),
+)
 _SNAP, _DELTA = V3_EXAMPLE.operators["by symbol"].partitions[0]
 V3_KEYED = replace(
     V3_EXAMPLE,
@@ -328,6 +342,7 @@ GOLDEN = {
     "v3/full.json": V3_FULL,
     "v3/keyed.json": V3_KEYED,
     "v3/settings.json": V3_SETTINGS,
+    "v3/pipeline.json": V3_PIPELINE,
     "v3/upgraded-from-v1.json": V1_RELEASE_018,
     "v3/upgraded-from-v2.json": V2_FULL,
 }

@@ -32,6 +32,7 @@ from lamina.format.commit import (
 )
 from lamina.format.home_file import HomeFile, decode_home, encode_home
 from lamina.format.manifest_model import ConnectorCheckpoint
+from lamina.format.pipeline_record import Owner, PipelineRecord
 from lamina.format.wal import (
     DRIVER_CORE,
     HEADER_SIZE,
@@ -137,6 +138,18 @@ FOR_SINKS: list[Item] = [
     (Kind.COMMIT, encode_commit(replace(COMMIT, sinks=("out", "\u00fcber"))), 7, 0),
 ]
 
+OF_PIPELINE = TakeoverRecord(
+    3,
+    IDENTITY.hex(),
+    PipelineRecord(
+        Owner("00112233445566778899aabbccddee00", "orders"),
+        "e" * 64,
+        {"trades": "1" * 64},
+        {"vwap": "2" * 64},
+        {"\u00fcber": ""},
+    ),
+)
+
 DRIVER = SegmentHeader(IDENTITY, 3, DRIVER_CORE, 4, 100)
 CORE = SegmentHeader(IDENTITY, 3, 2, 4, 5)
 SEGMENTS = {
@@ -147,6 +160,7 @@ SEGMENTS = {
     "adopt-in-parts.wal": (DRIVER, IN_PARTS),
     "sinks-ahead.wal": (DRIVER, SINKS_AHEAD),
     "commit-for-sinks.wal": (DRIVER, FOR_SINKS),
+    "takeover-pipeline.wal": (DRIVER, [(Kind.TAKEOVER, encode_takeover(OF_PIPELINE), 0, 0)]),
 }
 
 
@@ -184,6 +198,12 @@ def test_the_pinned_payloads_are_read_as_the_values_they_were() -> None:
         [pa.field("key", pa.binary(), nullable=False), ("value", pa.binary())]
     )
     assert batch.to_pydict() == {"key": [b"a", b"b", b""], "value": [b"1", None, b""]}
+
+
+def test_the_pinned_takeover_says_which_pipeline_it_is() -> None:
+    [record] = SegmentReader(LocalDisk(HERE), "takeover-pipeline.wal").records()
+    assert record.payload is not None
+    assert decode_takeover(record.payload.to_pybytes(), "") == OF_PIPELINE
 
 
 def adopts_of(name: str) -> list[AdoptRecord]:
@@ -225,9 +245,16 @@ def test_the_pinned_home_of_version_2_is_what_is_written_today() -> None:
     assert encode_home(HomeFile(IDENTITY, 1762500000000)) == data
 
 
+def test_the_pinned_home_says_which_pipeline_lives_there() -> None:
+    data = (HERE / "home-pipeline.json").read_bytes()
+    home = HomeFile(IDENTITY, 1762500000000, Owner("00112233445566778899aabbccddee00", "orders"))
+    assert decode_home(data, "") == home
+    assert encode_home(home) == data
+
+
 def test_every_pinned_file_is_read_by_a_test() -> None:
     names = {path.name for path in HERE.iterdir()}
-    assert names == {*SEGMENTS, "home.json", "home-v2.json", "run.arrow"}
+    assert names == {*SEGMENTS, "home.json", "home-v2.json", "home-pipeline.json", "run.arrow"}
 
 
 def hex_dump(data: bytes) -> str:

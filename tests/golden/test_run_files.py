@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lamina.connectors.file_status import MEMORY, from_rows
 from lamina.format.run_footer import Footer
 from lamina.state.changes import changes
 from lamina.state.partition import StatePartition
@@ -141,7 +142,40 @@ EMPTY = Golden(
     epochs=Epochs(4, 4),
     floor=-5,
 )
-ALL = pytest.mark.parametrize("golden", [KEYS, WINDOWS, EMPTY], ids=lambda golden: golden.name)
+PATH = pa.schema([pa.field("path", pa.string(), nullable=False)])
+OLD_FILES = Golden(  # as it was before paths were below the folder
+    name="run-files-old",
+    schema=StateSchema(PATH, pa.schema({"size": pa.int64(), "changed_us": pa.int64()})),
+    rows=(
+        (0x43BF97F298419025, 0, "/data/in/day=1/é.json", 0, 1_767_353_400_000_001),
+        (0xD3DAC993EA1EDC72, 0, "/data/in/a.json", 120, 1_767_353_400_000_000),
+    ),
+    digest="62b81a66d97424f767c71205a270d058f4cc2b71d6c97fb3b0071f54cbdd5405",
+    epochs=Epochs(1, 2),
+)
+FILES = Golden(
+    name="run-files",
+    schema=MEMORY,
+    rows=(
+        (
+            0x53E24B305C19B7D9,
+            0,
+            "a.json",
+            120,
+            1_767_353_400_000_000,
+            2**63,
+            1_767_353_400_000_002,
+            bytes(16),
+        ),
+        (0x563582C0DFE361B2, 0, "day=1/é.json", 0, 1_767_353_400_000_001, None, None, None),
+        (0xD3DAC993EA1EDC72, 1, "/data/in/a.json", None, None, None, None, None),
+    ),
+    digest="8b88d822b2d07f6c1ad8606e46e08375407ff40edad4258c8b45b729b7af0b03",
+    epochs=Epochs(3, 3),
+)
+ALL = pytest.mark.parametrize(
+    "golden", [KEYS, WINDOWS, EMPTY, OLD_FILES, FILES], ids=lambda golden: golden.name
+)
 
 
 def shown(value: Any) -> Any:
@@ -196,3 +230,11 @@ def test_an_old_floor_and_an_old_delete_still_hide() -> None:
     state = StatePartition(WINDOWS.schema, [open_run(WINDOWS.path)])
     rows = [row for batch in state.scan() for row in batch.to_pylist()]
     assert {row["user"]: row["n"] for row in rows} == {"ann": 3, "eve": 7}
+
+
+def test_old_memories_of_files_are_read_as_those_of_today() -> None:
+    """Columns that were not there are null."""
+    state = StatePartition(MEMORY, [open_run(OLD_FILES.path), open_run(FILES.path)])
+    files = {file.path: file for batch in state.scan() for file in from_rows(batch)}
+    assert set(files) == {"/data/in/day=1/é.json", "day=1/é.json", "a.json"}
+    assert files["/data/in/day=1/é.json"].inode is None

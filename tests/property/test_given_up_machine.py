@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamina.format.commit import Point, SinkAhead
+from lamina.format.pipeline_record import Owner
 from lamina.protocol.driver import Adopt, Commit, Segment, publish_line
 from lamina.protocol.recovery import Found, Plan, plan_fresh, plan_recovery
 from lamina.protocol.sinks import Publish, SinkPosition, decide_publish
@@ -76,7 +77,7 @@ class Life:
             decided = decide_publish(
                 self._positions()[name],
                 commit,
-                pipeline="p",
+                pipeline=Owner("p"),
                 generation=self.generation,
                 accepted=self._accepted().get(name),
             )
@@ -94,7 +95,7 @@ class Life:
 
     def _positions(self) -> dict[str, SinkPosition]:
         return {
-            name: SinkPosition("p", self.generation, applied[-1] if applied else None)
+            name: SinkPosition(Owner("p"), self.generation, applied[-1] if applied else None)
             for name, applied in self.applied.items()
         }
 

@@ -8,6 +8,7 @@ from lamina.checkpoint.commit_log import CommitLog
 from lamina.errors import LaminaError
 from lamina.format.canonical import sha256_hex
 from lamina.format.names import CheckpointPaths
+from lamina.format.pipeline_record import Owner
 from lamina.ids import CheckpointId
 from lamina.protocol.driver import Commit, Point
 from lamina.protocol.history import History
@@ -20,7 +21,7 @@ from tests.sim.scheduler import Scheduler
 from tests.sim.store import SimStore
 from tests.sim.tasks import Range
 
-PIPELINE = "sim"
+PIPELINE = Owner("sim")
 HOMES = ("home-a", "home-b")
 RETAIN = 2
 

@@ -6,7 +6,7 @@ import datetime as dt
 import math
 import random
 from collections.abc import Iterator
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,17 @@ SELECTS = {
     " avg(f) AS f, avg(n) AS n, avg(m * i) AS mi FROM trades GROUP BY sym",
     "wide averages": "SELECT sym, avg(CAST(m AS DECIMAL(34,14))) AS a, avg(w * 7) AS b,"
     " avg(CAST(m AS DECIMAL(38,2))) AS c FROM trades GROUP BY sym",
+    "moments": "SELECT sym, stddev(d) AS a, std(i) AS b, stddev_samp(m) AS c, stddev_pop(l) AS e,"
+    " variance(f) AS v, var_samp(d) FILTER (WHERE i > 0) AS g, var_pop(n) AS nan, var_pop(w) AS h,"
+    " round(stddev(d) / avg(d), 3) AS r FROM trades GROUP BY sym",
+    "moments of nothing": "SELECT stddev(d) AS a, var_pop(d) AS b FROM trades WHERE sym = '?'",
+    "chosen by another": "SELECT sym, min_by(side, l) AS a, max_by(a, d) AS b, max_by(s, ts) AS c,"
+    " min_by(l, ts) FILTER (WHERE i > 0) AS e, max_by(m, w) AS g, min_by(y, d) AS h,"
+    " max_by(named_struct('x', b, 'm', map('k', i)), ts) AS st FROM trades GROUP BY sym",
+    "bools": "SELECT sym, bool_and(b) AS a, bool_or(b) AS o, count_if(b) AS n FROM trades"
+    " GROUP BY sym",
+    "literals": "SELECT count(*) FILTER (WHERE side = CAST(X'627579' AS STRING)) AS buys,"
+    " count(*) FILTER (WHERE side = CAST('627579' AS STRING)) AS none FROM trades",
     "filters": "SELECT sym, count(*) FILTER (WHERE side = 'buy') AS buys, sum(m) FILTER (WHERE"
     " (i > 0 AND (l < 5 OR b))) AS m, avg(d) FILTER (WHERE n > 0) AS d FROM trades GROUP BY sym",
     "having": "SELECT sym, sum(i) AS total FROM trades GROUP BY sym HAVING total > 0 AND count(*) >"
@@ -156,14 +167,14 @@ def columns(spark: Any) -> Iterator[list[str]]:
 class Asked:
     """What the compiler asks of Spark."""
 
-    def __init__(self, spark: Any, alias: str) -> None:
+    def __init__(self, spark: Any, table: str, alias: str) -> None:
         self._spark = spark
-        self._alias = alias
+        self._from = f"{table} AS {alias}"
         self._catalog = spark._jsparkSession.sessionState().catalog()
         self._name = spark._jvm.org.apache.spark.sql.catalyst.FunctionIdentifier
 
     def type_of(self, expression: str) -> str:
-        frame = self._spark.sql(f"SELECT {expression} AS x FROM trades AS {self._alias}")
+        frame = self._spark.sql(f"SELECT {expression} AS x FROM {self._from}")
         return str(frame.schema[0].dataType.simpleString())
 
     def is_aggregate(self, function: str) -> bool:
@@ -176,7 +187,7 @@ class Asked:
 
 def compiled(spark: Any, select: str, columns: list[str]) -> Stateless | Aggregation:
     read = read_select(Stream("s", select), "live")
-    asked = Asked(spark, (read.alias or read.table).text)
+    asked = Asked(spark, read.table.text, (read.alias or read.table).text)
     return compile_select(
         read, columns=columns, type_of=asked.type_of, is_aggregate=asked.is_aggregate
     )
@@ -240,6 +251,46 @@ def test_epochs_merged_equal_the_select_over_all_rows(
     assert merged.dtypes == truth.dtypes
     assert merged.columns == list(plan.outputs)
     assert comparable(merged) == comparable(truth)
+
+
+DECIMALS = (
+    *((38, 18), (38, 30), (38, 34), (38, 36), (38, 38), (38, 0), (38, 2), (38, 6), (28, 12)),
+    *((18, 4), (12, 2), (22, 10), (30, 20), (9, 9), (1, 0)),
+)
+
+
+def _wide_rows(rng: random.Random) -> list[tuple[Any, ...]]:
+    """Groups of numbers of all sizes whose average Spark's own type has room for."""
+    rows = []
+    for group in range(400):
+        size = rng.randint(1, 36)
+        for _ in range(rng.choice([1, 2, 3, 6, 7, 9, 11, 13, 97])):
+            row: list[Any] = [group]
+            for precision, scale in DECIMALS:
+                digits = min(size, precision, 38 - min(4, 38 - scale))
+                number = Decimal(rng.randint(-(10**digits) + 1, 10**digits - 1))
+                row.append(number.scaleb(-scale, Context(40)))
+            rows.append(tuple(row))
+    return rows
+
+
+def test_the_average_of_wide_decimals_was_cut_off(spark: Any) -> None:
+    """By as many digits as the sum's whole part had room for; now it is Spark's, to the digit."""
+    names = [f"d{number}" for number in range(len(DECIMALS))]
+    typed = ", ".join(f"{n} decimal({p},{s})" for n, (p, s) in zip(names, DECIMALS, strict=True))
+    frame = spark.createDataFrame(_wide_rows(random.Random(8)), f"g int, {typed}").coalesce(1)
+    made = frame.selectExpr("*", "d8 / 1 AS quotient").cache()
+    made.createOrReplaceTempView("wide")
+    averages = ", ".join(f"avg({n}) AS {n}" for n in (*names, "quotient"))
+    select = f"SELECT g, {averages} FROM wide GROUP BY g"
+    plan = compiled(spark, select, made.columns)
+    assert isinstance(plan, Aggregation)
+    spark.sql(plan.partial("wide")).createOrReplaceTempView("state")
+    merged, truth = spark.sql(plan.final("state")), spark.sql(select)
+    assert merged.dtypes == truth.dtypes
+    assert comparable(merged) == comparable(truth)
+    made.unpersist()
+    spark.catalog.dropTempView("wide")
 
 
 @pytest.mark.parametrize("name", SPELLINGS)

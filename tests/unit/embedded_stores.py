@@ -15,7 +15,8 @@ from lamina.checkpoint import Checkpointer
 from lamina.checkpoint import state as checkpoint_state
 from lamina.disk import LocalDisk
 from lamina.embedded import EmbeddedStore, Table
-from lamina.embedded.opening import HOME, STATE, STORE, open_home
+from lamina.embedded.opening import HOME, STORE, open_home
+from lamina.format.home_names import STATE
 from lamina.recovery import RecoveryConfig
 from lamina.state.merge import Merge
 from lamina.store import Data, LocalStore, MemoryStore, Store

@@ -13,6 +13,7 @@ from lamina.disk import LocalDisk
 from lamina.format.commit import CheckpointRecord, CommitRecord, Point
 from lamina.format.log import Committed
 from lamina.format.names import CheckpointPaths
+from lamina.format.pipeline_record import Owner
 from lamina.protocol.sinks import SinkPosition
 from lamina.recovery import Recovered, RecoveredState, RecoveryConfig, RecoveryManager
 from lamina.store import MemoryStore, Store
@@ -34,9 +35,9 @@ class MemorySink:
     generation: int = 0
 
     def position(self) -> SinkPosition:
-        return SinkPosition("p", self.generation, self.at)
+        return SinkPosition(Owner("p"), self.generation, self.at)
 
-    def fence(self, generation: int) -> SinkPosition:
+    def fence(self, generation: int, pipeline: Owner) -> SinkPosition:
         self.generation = generation
         return self.position()
 

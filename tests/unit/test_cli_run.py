@@ -290,6 +290,7 @@ def test_every_option_reaches_the_run(pipeline: Path, monkeypatch: pytest.Monkey
     options = (
         "--partitions 8 --drain --interval 2 --max-rows 7 --max-files 3 --max-ahead 1.5 "
         "--checkpoint-epochs 4 --checkpoint-interval 30 --lose-after 9 --take-over-home "
+        "--same-pipeline "
         "--sink-from-now out --reuse-state counts --drop-state c --master local[2] "
         "--conf spark.x=y=z"
     )
@@ -307,7 +308,10 @@ def test_every_option_reaches_the_run(pipeline: Path, monkeypatch: pytest.Monkey
         drain=True,
     )
     assert wanted.recovery == RecoveryConfig(
-        lose_after=9, take_over_home=True, sinks_from_now=frozenset({"out"})
+        lose_after=9,
+        take_over_home=True,
+        same_pipeline=True,
+        sinks_from_now=frozenset({"out"}),
     )
     assert (wanted.until, wanted.interval_s) == (Until(available_now=True), 2.0)
     assert (launch.master, launch.conf) == ("local[2]", {"spark.x": "y=z"})

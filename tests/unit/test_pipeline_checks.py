@@ -133,3 +133,74 @@ def test_padded_text_is_refused_before_spark_calls_it_an_internal_error(kind: st
     with pytest.raises(BadPipeline, match="'a' of 't' is") as caught:
         checked(f"CREATE SOURCE t (a {kind}) USING json;CREATE STREAM s AS SELECT a FROM t;{SINK}")
     assert "write STRING" in caught.value.advice
+
+
+UPDATING = (
+    f"{MARKED}CREATE STREAM w AS SELECT sym, window.start AS at, count(*) AS n FROM trades"
+    " GROUP BY sym, window(ts, '1 minute') EMIT ON UPDATE;\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"{PLAIN}CREATE STREAM s AS SELECT sym, count(*) AS n FROM trades GROUP BY sym"
+         f" HAVING n < 3 EMIT ON UPDATE;{SINK}", "HAVING with EMIT ON UPDATE"),
+        (f"{UPDATING}CREATE STREAM s AS SELECT * FROM w WHERE n < 3;{SINK}", "stream 'w'"),
+        (f"{UPDATING}CREATE STREAM s AS SELECT * FROM w WHERE sym = 'a' AND w.n < 3;{SINK}", "'w'"),
+        (f"{UPDATING}CREATE STREAM r AS SELECT sym AS n, n AS sym FROM w;"
+         f"CREATE STREAM s AS SELECT * FROM r WHERE sym < 3;{SINK}", "stream 'w'"),
+        (f"{UPDATING}CREATE STREAM r AS SELECT *, n + 1 AS m FROM w;"
+         f"CREATE STREAM s AS SELECT sym FROM r AS q WHERE q.m < 3;{SINK}", "stream 'w'"),
+    ],
+)  # fmt: skip
+def test_a_row_that_no_longer_qualifies_stayed_the_newest(text: str, said: str) -> None:
+    with pytest.raises(BadPipeline, match=said) as refused:
+        checked(text)
+    assert "would stay the newest" in refused.value.message
+    assert "keys alone" in refused.value.advice
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{UPDATING}CREATE STREAM s AS SELECT * FROM w WHERE sym = 'a' AND at > '2020';{SINK}",
+        f"{UPDATING}CREATE STREAM r AS SELECT sym AS k, n FROM w;"
+        f"CREATE STREAM s AS SELECT n FROM r AS q WHERE upper(q.k) = 'A' OR `K` IS NULL;{SINK}",
+        f"{MARKED}CREATE STREAM w AS {WINDOW} HAVING n < 3 EMIT ON WINDOW CLOSE;"
+        f"CREATE STREAM s AS SELECT * FROM w WHERE n > 1;{SINK}",
+    ],
+)
+def test_conditions_over_keys_and_over_closed_windows_are_taken(text: str) -> None:
+    checked(text)
+
+
+@pytest.mark.parametrize(
+    "passed_on",
+    [
+        "SELECT sym, seen AS ts, vol FROM two",
+        "SELECT seen AS ts FROM two AS x",
+        "SELECT two.seen AS ts FROM two",
+        "SELECT * EXCEPT (ts, seen), seen AS ts FROM two",
+    ],
+)
+def test_windows_over_another_time_column_came_through_a_stateless_stream(passed_on: str) -> None:
+    source = (
+        "CREATE SOURCE two (sym STRING, vol BIGINT, ts TIMESTAMP, seen TIMESTAMP) USING json"
+        " WATERMARK ts DELAY OF INTERVAL 5 SECONDS;"
+    )
+    window = "SELECT count(*) AS n FROM r GROUP BY window(ts, '1 minute') EMIT ON WINDOW CLOSE"
+    text = f"{source}CREATE STREAM q AS {passed_on};CREATE STREAM r AS SELECT * FROM q;"
+    with pytest.raises(BadPipeline, match="a window over 'seen', but the watermark of 'two' is on"):
+        checked(f"{text}CREATE STREAM s AS {window};{SINK}")
+
+
+def test_windows_over_what_a_stateless_stream_computes_are_taken() -> None:
+    source = (
+        "CREATE SOURCE two (ts TIMESTAMP, at TIMESTAMP, z STRUCT<at: TIMESTAMP>) USING json"
+        " WATERMARK ts DELAY OF INTERVAL 5 SECONDS;"
+    )
+    window = "SELECT count(*) AS n FROM r GROUP BY window(t, '1 minute') EMIT ON WINDOW CLOSE"
+    for time in ("ts", "two.ts", "z.at", "ts + INTERVAL 1 SECOND"):
+        text = f"{source}CREATE STREAM r AS SELECT {time} AS t FROM two;"
+        checked(f"{text}CREATE STREAM s AS {window};{SINK}")

@@ -7,12 +7,13 @@ import re
 import pytest
 
 from lamina.errors import BadPipeline
+from lamina.pipeline.aggregates import AGGREGATES
 from lamina.pipeline.compile import Aggregation, Stateless, compile_select
 from lamina.pipeline.model import Place, Stream
 from lamina.pipeline.select import read_select
 
 COLUMNS = ["sym", "side", "price", "vol", "ts", "a", "b", "c", "x", "end", "day", "s", "date", "p0"]
-KNOWN = {"sum", "count", "avg", "mean", "min", "max", "first", "collect_list", "bool_or"}
+KNOWN = {*AGGREGATES, "first", "collect_list"}
 
 
 def types(expression: str) -> str:
@@ -321,3 +322,61 @@ def test_outputs_that_are_more_than_columns_are_left_to_spark(select: str) -> No
 )
 def test_the_outputs_that_tell_groups_apart(text: str, keys: tuple[str, ...] | None) -> None:
     assert aggregation(text).key_outputs == keys
+
+
+def test_a_binary_literal_was_taken_for_the_text_of_its_digits() -> None:
+    plan = aggregation(
+        "SELECT count(*) FILTER (WHERE sym = CAST(X'41' AS STRING)) AS a, "
+        "count(*) FILTER (WHERE sym = CAST('41' AS STRING)) AS b, "
+        "count(*) FILTER (WHERE sym = cast( x'41' as string)) AS c FROM t"
+    )
+    assert plan.columns == ("p0", "p1", "p0")
+
+
+@pytest.mark.parametrize(
+    ("call", "merge", "partials", "final"),
+    [
+        ("min_by(sym, ts)", "first_by", ["min_by(sym, ts)", "min(ts)"], "p0"),
+        ("max_by(concat(sym, ','), ts) FILTER (WHERE a > 1)", "last_by",
+         ["max_by(concat(sym, ','), ts) FILTER (WHERE a > 1)", "max(ts) FILTER (WHERE a > 1)"],
+         "p0"),
+        ("var_pop(x)", "moments",
+         ["count(x)", "avg(CAST(x AS DOUBLE))",
+          "regr_sxx(CAST(x AS DOUBLE), CAST(x AS DOUBLE))"],
+         "CASE WHEN p0 > 0 THEN p2 / CAST(p0 AS DOUBLE) END"),
+        ("stddev(x)", "moments",
+         ["count(x)", "avg(CAST(x AS DOUBLE))",
+          "regr_sxx(CAST(x AS DOUBLE), CAST(x AS DOUBLE))"],
+         "sqrt(CASE WHEN p0 > 1 THEN p2 / CAST(p0 - 1 AS DOUBLE) END)"),
+    ],
+)  # fmt: skip
+def test_an_aggregate_may_have_several_columns_and_one_merge(
+    call: str, merge: str, partials: list[str], final: str
+) -> None:
+    plan = aggregation(f"SELECT {call} AS q FROM t GROUP BY a")
+    names = tuple(f"p{i}" for i in range(len(partials)))
+    assert [(each.function, each.columns) for each in plan.merges] == [(merge, names)]
+    said = ", ".join(f"{sql} AS {name}" for sql, name in zip(partials, names, strict=True))
+    assert f"(SELECT a AS k0, {said} FROM V" in plan.partial("V")
+    assert f"SELECT ({final}) AS `q` FROM" in plan.final("V")
+
+
+def test_aggregates_of_the_same_values_share_their_columns() -> None:
+    plan = aggregation("SELECT stddev(x) AS a, variance( t.X ) AS b, var_pop(y) AS c FROM t")
+    assert [each.columns for each in plan.merges] == [("p0", "p1", "p2"), ("p3", "p4", "p5")]
+
+
+def test_arguments_that_are_missing_or_too_many_are_refused() -> None:
+    for call, given in (("min_by(x)", 1), ("max_by(x, y, 3)", 3)):
+        error = refused(f"SELECT {call} AS q FROM t GROUP BY a")
+        assert f"takes 2 arguments; it was given {given}" in error.message
+
+
+def test_nothing_is_computed_of_the_row_that_carries_a_result() -> None:
+    """Outputs and HAVING were: a division by what is null there failed every epoch."""
+    plan = aggregation("SELECT a, 1 / sum(x) AS q FROM t GROUP BY a HAVING 100 / sum(x) > 1")
+    assert plan.final("V", "c") == (
+        "SELECT CASE WHEN c IS NULL THEN k0 END AS `a`, CASE WHEN c IS NULL THEN 1 / (p0) END AS "
+        "`q`, c FROM (SELECT k0, p0, c FROM V) "
+        "WHERE CASE WHEN c IS NULL THEN 100 / (p0) > 1 ELSE true END"
+    )

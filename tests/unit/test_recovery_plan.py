@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lamina.errors import Diverged, Refused, WouldLose
+from lamina.format.pipeline_record import Owner
 from lamina.protocol.driver import Adopt, Commit, Point, Segment
 from lamina.protocol.history import COPY_HOME, History
 from lamina.protocol.recovery import Found, Plan, check_claim, plan_recovery, point_of
@@ -39,7 +40,7 @@ def segment(*commits: Commit, generation: int = 1) -> Segment:
 
 
 def sink(epoch: int, line: str = "a") -> SinkPosition:
-    return SinkPosition("p", 2, point(epoch, line) if epoch else None)
+    return SinkPosition(Owner("p"), 2, point(epoch, line) if epoch else None)
 
 
 def found(

@@ -12,8 +12,8 @@ import pytest
 
 from lamina.engine.plans import EpochReport
 from lamina.errors import Fenced, Refused, SparkLost
+from lamina.format.home_names import STATUS
 from lamina.running.control import (
-    STATUS,
     Ask,
     Process,
     Status,

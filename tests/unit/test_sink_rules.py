@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lamina.errors import Diverged, Fenced, LaminaError, Refused
+from lamina.format.pipeline_record import Owner
 from lamina.protocol.driver import Commit, Point
 from lamina.protocol.sinks import Publish, SinkPosition, check_fence, decide_publish
 
@@ -15,7 +16,7 @@ REWIND = Commit(Point(4, "a4"), parent=P1, follows=P3, generation=1)
 
 
 def at(point: Point | None, *, pipeline: str = "p", generation: int = 1) -> SinkPosition:
-    return SinkPosition(pipeline, generation, point)
+    return SinkPosition(Owner(pipeline), generation, point)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ def at(point: Point | None, *, pipeline: str = "p", generation: int = 1) -> Sink
     ],
 )
 def test_publish_or_done(position: SinkPosition, commit: Commit, expected: Publish) -> None:
-    assert decide_publish(position, commit, pipeline="p", generation=1) is expected
+    assert decide_publish(position, commit, pipeline=Owner("p"), generation=1) is expected
 
 
 @pytest.mark.parametrize(
@@ -51,10 +52,10 @@ def test_everything_else_stops(
     position: SinkPosition, commit: Commit, error: type[LaminaError] | Publish
 ) -> None:
     if isinstance(error, Publish):
-        assert decide_publish(position, commit, pipeline="p", generation=1) is error
+        assert decide_publish(position, commit, pipeline=Owner("p"), generation=1) is error
         return
     with pytest.raises(error):
-        decide_publish(position, commit, pipeline="p", generation=1)
+        decide_publish(position, commit, pipeline=Owner("p"), generation=1)
 
 
 def test_a_sink_is_fenced_by_a_generation_at_least_as_high() -> None:

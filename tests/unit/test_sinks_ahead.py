@@ -10,6 +10,7 @@ import pytest
 
 from lamina.errors import Diverged, Refused, WouldLose
 from lamina.format.commit import AdoptRecord, CommitRecord, Point, SinkAhead
+from lamina.format.pipeline_record import Owner
 from lamina.protocol.driver import Adopt, Commit, Segment
 from lamina.protocol.recovery import plan_fresh, plan_recovery
 from lamina.protocol.sinks import Publish, SinkPosition, decide_publish, seen_as
@@ -40,15 +41,15 @@ def test_a_sink_counts_as_standing_lower_only_where_a_person_saw_it() -> None:
 
 
 def test_the_epoch_after_a_loss_was_refused_by_the_sink_for_ever() -> None:
-    at = SinkPosition("p", 1, point(5))
+    at = SinkPosition(Owner("p"), 1, point(5))
     six = Commit(point(6), point(3), point(3), 1)
     with pytest.raises(Refused):
-        decide_publish(at, six, pipeline="p", generation=1)
+        decide_publish(at, six, pipeline=Owner("p"), generation=1)
     accepted = SinkAhead(point(5), point(3))
-    decided = decide_publish(at, six, pipeline="p", generation=1, accepted=accepted)
+    decided = decide_publish(at, six, pipeline=Owner("p"), generation=1, accepted=accepted)
     assert decided is Publish.NOW
-    done = SinkPosition("p", 1, point(6))
-    again = decide_publish(done, six, pipeline="p", generation=1, accepted=accepted)
+    done = SinkPosition(Owner("p"), 1, point(6))
+    again = decide_publish(done, six, pipeline=Owner("p"), generation=1, accepted=accepted)
     assert again is Publish.DONE
 
 
@@ -150,7 +151,7 @@ class Ledger(MemorySink):
 
     def publish(self, commit: Commit, generation: int, accepted: SinkAhead | None) -> None:
         decided = decide_publish(
-            self.position(), commit, pipeline="p", generation=generation, accepted=accepted
+            self.position(), commit, pipeline=Owner("p"), generation=generation, accepted=accepted
         )
         if decided is Publish.NOW:
             self.applied.append(commit.epoch)

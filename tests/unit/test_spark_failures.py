@@ -50,3 +50,48 @@ def test_a_file_that_cannot_be_read_is_named_with_the_cause() -> None:
 )
 def test_whatever_else_is_said_in_its_best_line(text: str, line: str) -> None:
     assert failures.line_of(text) == line
+
+
+OVERFLOW = """An error occurred while calling o3989.collectToPython.
+: org.apache.spark.SparkArithmeticException: [ARITHMETIC_OVERFLOW] overflow. Use 'try_multiply' to \
+tolerate overflow and return NULL instead. If necessary set "spark.sql.ansi.enabled" to "false" to \
+bypass this error. SQLSTATE: 22003
+== SQL (line 1, position 85) ==
+... CASE WHEN _lamina IS NULL THEN (p0) * 4 END AS `a`, CASE WHEN _lamina I...
+                                   ^^^^^^^^
+"""
+ZERO = """[DIVIDE_BY_ZERO] Division by zero. Use `try_divide` to tolerate divisor being 0 and \
+return NULL instead. If necessary set "spark.sql.ansi.enabled" to "false" to bypass this error. \
+SQLSTATE: 22012
+== SQL (line 1, position 10) ==
+SELECT k0, (p0) / (p1) AS q FROM x
+           ^^^^^^^^^^^
+"""
+NULLS = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "pyarrow/table.pxi", line 1, in pyarrow.lib.RecordBatch.from_arrays
+pyarrow.lib.ArrowInvalid: Column 'a' is declared non-nullable but contains nulls
+"""
+
+
+def test_an_overflow_was_said_of_p0_and_ansi_was_to_be_switched_off() -> None:
+    error = failures.meaning(OVERFLOW, {"p0": "sum(a)"})
+    assert type(error) is Overflow
+    assert error.message == "(sum(a)) * 4 does not fit its type"
+    assert "wider type" in error.advice
+    assert "ansi" not in str(error)
+
+
+def test_a_division_by_zero_names_the_users_expression() -> None:
+    error = failures.meaning(ZERO, {"p0": "sum(a)", "p1": "sum(b)"})
+    assert error.message.endswith("SQLSTATE: 22012 In (sum(a)) / (sum(b))")
+    assert "ansi" not in str(error)
+
+
+def test_nulls_in_a_column_that_is_not_null_were_no_reason() -> None:
+    """Only classes called ...Error and ...Exception were taken for one."""
+    error = failures.meaning(NULLS)
+    assert error.message == "the column 'a' is NOT NULL, and a row has no value for it"
+    assert "NOT NULL" in error.advice
+    other = "Traceback\n  File x\npyarrow.lib.ArrowInvalid: so not"
+    assert failures.line_of(other) == "pyarrow.lib.ArrowInvalid: so not"

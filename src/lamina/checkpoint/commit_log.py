@@ -34,6 +34,7 @@ from lamina.format.log import (
     encode_hint,
 )
 from lamina.format.names import CheckpointPaths, LogName
+from lamina.format.pipeline_record import PipelineRecord
 from lamina.ids import CheckpointId
 from lamina.protocol.driver import next_generation
 from lamina.protocol.history import (
@@ -73,12 +74,18 @@ class CommitLog:
         return self._history
 
     def take_over(
-        self, home: str | Callable[[History], str], *, generation: int | None = None
+        self,
+        home: str | Callable[[History], str],
+        *,
+        generation: int | None = None,
+        pipeline: PipelineRecord | None = None,
+        tip: str | None = None,
     ) -> History:
         """Fence every older generation. A function names the *home* for the log as it then is.
 
         A driver names the *generation* of the segment it has just opened in its home; if somebody
-        has reached that number first, it is the one that is fenced.
+        has reached that number first, it is the one that is fenced. *tip* is what counts as the
+        newest checkpoint from here on, if that is another one than before.
         """
 
         claimed = 0
@@ -86,7 +93,8 @@ class CommitLog:
         def decide(history: History) -> Body:
             nonlocal claimed
             claimed = generation or next_generation((history.generation,))
-            return Takeover(claimed, home if isinstance(home, str) else home(history))
+            owner = home if isinstance(home, str) else home(history)
+            return Takeover(claimed, owner, pipeline, tip)
 
         after = self._append(decide)
         self.generation = claimed  # only now: who was fenced in the attempt owns nothing
@@ -202,7 +210,7 @@ class CommitLog:
 
     def _generation_for(self, body: Body, history: History) -> int:
         match body:
-            case Takeover(generation, _):
+            case Takeover(generation):
                 return generation
             case Checkpoint() | Rewind():
                 self.check_process()

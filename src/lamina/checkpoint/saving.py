@@ -18,6 +18,7 @@ from lamina.format.commit import CommitRecord
 from lamina.format.log import Begin, Committed
 from lamina.format.manifest import with_operators
 from lamina.format.manifest_model import CheckpointManifest, SinkCommitStatus
+from lamina.format.pipeline_record import PipelineRecord
 from lamina.ids import CheckpointId
 from lamina.state.local import RunFolder
 from lamina.state.operator import OperatorState
@@ -36,8 +37,7 @@ class Saved:
 class Pipeline:
     """What a manifest says beside state and offsets, if there is a pipeline around them."""
 
-    id: str | None = None
-    hash: str | None = None
+    record: PipelineRecord | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     sink_epochs: Mapping[str, int] = field(default_factory=dict)
     sink_statuses: Mapping[str, SinkCommitStatus] = field(default_factory=dict)
@@ -152,7 +152,7 @@ def _unsaved(operators: Mapping[str, OperatorState]) -> dict[str, OperatorState]
 
 
 def _head(begin: Begin, work: _Work) -> CheckpointManifest:
-    commit, pipeline = work.commit, work.pipeline
+    commit, pipeline, record = work.commit, work.pipeline, work.pipeline.record
     return CheckpointManifest(
         checkpoint_id=begin.id,
         epoch=commit.epoch,
@@ -166,8 +166,9 @@ def _head(begin: Begin, work: _Work) -> CheckpointManifest:
         table_offsets=commit.table_offsets,
         watermark=commit.watermark,
         source_watermarks=commit.source_watermarks,
-        pipeline_id=pipeline.id,
-        pipeline_hash=pipeline.hash,
+        pipeline_id=record.owner.id if record else None,
+        pipeline_hash=record.hash if record else None,
+        pipeline=record,
         settings=pipeline.settings,
         sink_epochs=pipeline.sink_epochs,
         sink_commit_statuses=pipeline.sink_statuses,

@@ -95,6 +95,11 @@ def _conf(
 @click.option("--take-over-home", is_flag=True, help="The home that owns the pipeline is lost.")
 @click.option("--start-fresh", is_flag=True, help="Give up everything and begin anew.")
 @click.option(
+    "--same-pipeline",
+    is_flag=True,
+    help="This is the pipeline that home, store and sinks belong to, renamed and changed.",
+)
+@click.option(
     "--sink-from-now",
     "sinks_from_now",
     metavar="SINK",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lamina.cli.shapes import Shape
 from lamina.cli.words import counted, size, utc
-from lamina.engine.planning import END_US
+from lamina.engine.planning import DRAINED
 from lamina.engine.plans import EpochReport
 from lamina.recovery import RecoveryReport
 from lamina.running.control import Status
@@ -15,14 +15,14 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 def watermark(micros: int | None) -> str:
-    if micros == END_US:
+    if micros in DRAINED:
         return "the end"
     return "-" if micros is None else utc(micros // 1000)
 
 
 def lag(micros: int | None, now_ms: int) -> str:
     """How far the watermark is behind the clock; for people."""
-    if micros is None or micros == END_US:
+    if micros is None or micros in DRAINED:
         return "-"
     return duration((now_ms - micros // 1000) / 1000)
 

@@ -14,14 +14,21 @@ from lamina.cli.screen import Screen, json_option
 from lamina.cli.segments import end_shape
 from lamina.cli.shapes import Shape
 from lamina.cli.words import counted, size
-from lamina.connectors.positions import FOLDER as SINKS
 from lamina.disk.base import Disk
-from lamina.engine.opening import STATE
-from lamina.engine.staging import STAGED
 from lamina.errors import NotFound, WalDamaged
 from lamina.format.findings import Severity
-from lamina.format.home_names import DRIVER, HOME_LOCK, IDENTITY, core_folder, parse_segment
-from lamina.running.control import REQUESTS, STATUS
+from lamina.format.home_names import (
+    DRIVER,
+    HOME_LOCK,
+    IDENTITY,
+    REQUESTS,
+    SINKS,
+    STAGED,
+    STATE,
+    STATUS,
+    core_folder,
+    parse_segment,
+)
 from lamina.wal.examination import Examined, Trouble, examine, missing_ranges
 from lamina.wal.lost_segments import lost_segments
 from lamina.wal.scan import all_segments, cores_of

@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 
 from lamina.connectors.staged import open_proven
 from lamina.engine.ports import Change, Positions, Publication
+from lamina.format.pipeline_record import Owner
 from lamina.os_errors import typed_errors
-from lamina.protocol.sinks import Publish, SinkPosition, check_fence, judge_publish
+from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner, judge_publish
 
 WIDTH_MAX = 40
 
@@ -42,10 +43,11 @@ class ConsoleSink:
     def position(self) -> SinkPosition:
         return self.positions.load()
 
-    def fence(self, generation: int) -> SinkPosition:
+    def fence(self, generation: int, pipeline: Owner) -> SinkPosition:
         before = self.position()
+        check_owner(before, pipeline)
         check_fence(before, generation)
-        after = SinkPosition(before.pipeline, generation, before.point)
+        after = SinkPosition(pipeline or before.pipeline, generation, before.point)
         self.positions.save(after)
         return after
 

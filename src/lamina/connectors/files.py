@@ -1,98 +1,156 @@
 """Files in a folder as a source: each is read once, whole, in the order they were found.
 
-A file is known by its path. It is planned when its size and time are known; if it has changed or
-gone when the epoch is to be decided, the epoch is not. Which files have been read is keyed state of
-the pipeline: committed with the epoch, saved with checkpoints, rewound with them.
+A file is known by its path below the folder: the folder may be moved, copied with its times, or
+reached by another way. If a file has changed or gone when the epoch is to be decided, the epoch is
+not. Which files have been read is the memory of the source: committed with the epoch, saved with
+checkpoints, rewound with them.
+
+A poll costs what has changed: folders that stand still are not listed, files that were read are not
+looked up, except a few in turn (read_files.py).
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
 from pathlib import Path
 
-from lamina.engine.model import Offset, SourceFile, SourceRange
-from lamina.engine.ports import Limits, Memory
+from lamina.clock import Clock
+from lamina.connectors.file_status import (
+    MEMORY,
+    FileStatus,
+    check_name,
+    is_same,
+    look,
+    with_ends,
+)
+from lamina.connectors.folder import Folder
+from lamina.connectors.read_files import ReadFiles
+from lamina.engine.model import Offset, SourceRange
+from lamina.engine.ports import Limits, SourceMemory
 from lamina.errors import NotFound, Refused
-from lamina.os_errors import typed_errors
+from lamina.state.schema import StateSchema
 
 FILES = "files"
-_HIDDEN = (".", "_")
-_PARTIAL = (".tmp", ".partial", ".crdownload", "._COPYING_")
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """The files of one epoch, and the folder they lie in."""
+
+    folder: Path
+    files: tuple[FileStatus, ...] = ()
+
+    @property
+    def paths(self) -> list[Path]:
+        return [self.folder / file.path for file in self.files]
 
 
 class FilesSource:
     """What the driver does: listing, planning, looking again. Reading rows is the runner's."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(
+        self, name: str, folder: Path, *, written: str = "", clock: Clock | None = None
+    ) -> None:
+        """*written* is the folder as the pipeline names it: older homes are understood by it."""
         self.name = name
-        self._folder = folder.absolute()
+        self._given = folder.absolute()
+        self._written = written
+        self._clock = clock
+        self._memory: SourceMemory | None = None
+        self._forget()
+
+    @property
+    def memory(self) -> StateSchema | None:
+        return MEMORY
 
     def initial(self) -> Offset:
         return {FILES: "0"}
 
-    def plan(self, start: Offset, limits: Limits, memory: Memory) -> SourceRange:
+    def plan(self, start: Offset, limits: Limits, memory: SourceMemory | None) -> SourceRange:
         """New files, oldest first; a file that was read and has changed since stops here."""
-        listed = sorted(_list(self._folder), key=lambda file: (file.changed_us, file.path))
-        known = memory.find([file.path for file in listed]) if listed else []
-        for file, before in zip(listed, known, strict=True):
-            if before is not None and before != file:
-                raise Refused(
-                    f"the source {self.name!r} has read {file.path}, and it has changed since",
-                    where=file.path,
-                    advice="Files of a source are never written again: put new rows into new files",
-                )
-        new = [file for file, before in zip(listed, known, strict=True) if before is None]
-        taken = tuple(new[: limits.files])
-        return SourceRange(self.name, start, {FILES: str(int(start[FILES]) + len(taken))}, taken)
+        assert memory is not None
+        read = self._catch_up(start, memory)
+        self._look(read)
+        read.check_turn(self._folder.path)
+        files = tuple(self._take(read, limits.files))
+        end = {FILES: str(int(start[FILES]) + len(files))}
+        data, learned = FileRange(self._folder.path, files), read.learned(files) if files else None
+        self._planned = SourceRange(self.name, start, end, data, learned)
+        return self._planned
 
     def confirm(self, planned: SourceRange) -> None:
-        for file in planned.files:
-            with typed_errors(file.path):
-                now = _look(Path(file.path))
+        """Each file is still there, and still what it was."""
+        files: FileRange = planned.data or FileRange(self._given)
+        for file, path in zip(files.files, files.paths, strict=True):
+            now = look(files.folder, file.path)
             if now is None:
                 raise NotFound(
                     f"a file of the source {self.name!r} has gone while it was read",
-                    where=file.path,
+                    where=str(path),
                     advice="Put it back: what was read of it is not committed",
                 )
-            if now != file:
+            if not is_same(files.folder, file, now):
                 raise Refused(
                     f"a file of the source {self.name!r} has changed while it was read",
-                    where=file.path,
+                    where=str(path),
                     advice="Write files under another name and rename them when they are whole",
                 )
 
+    def acknowledge(self, offset: Offset) -> None:
+        """Files belong to whoever has put them there."""
 
-def is_passed_over(path: Path) -> bool:
-    """Whether a path below the folder of a source is hidden, partial or a marker."""
-    return any(part.startswith(_HIDDEN) or part.endswith(_PARTIAL) for part in path.parts)
+    # steps
 
+    def _forget(self) -> None:
+        self._folder = Folder(self._given.resolve(), self._clock)
+        self._waiting: set[str] = set()
+        self._queue: list[tuple[int, str]] = []  # a heap of what is waiting, oldest first
+        self._taken: list[tuple[int, str]] = []  # off the heap for the last plan
+        self._planned = SourceRange(self.name, {}, {})
 
-def _list(folder: Path) -> Iterator[SourceFile]:
-    """Every file below *folder* that is not hidden, partial or a marker."""
-    with typed_errors(folder):
-        if not folder.is_dir():
-            what = "is a file" if folder.exists() else "is not there"
-            raise NotFound(
-                f"the folder of a source {what}",
-                where=str(folder),
-                advice="A source reads the files of a folder: make it, or name another one",
-            )
-        for entry in os.scandir(folder):
-            if is_passed_over(Path(entry.name)):
+    def _catch_up(self, start: Offset, memory: SourceMemory) -> ReadFiles:
+        """What was read, with the last plan if it was committed."""
+        if memory is not self._memory or start not in (self._planned.start, self._planned.end):
+            self._forget()
+            self._read_files = ReadFiles(self.name, memory, self._given, self._written)
+            self._memory = memory
+        elif start == self._planned.start:  # not committed, or there was nothing to commit
+            for each in self._taken:
+                heappush(self._queue, each)
+        else:
+            self._read_files.add(self._planned.data.files)
+            self._waiting.difference_update(path for _, path in self._taken)
+        self._taken = []
+        self._planned = SourceRange(self.name, start, start)
+        return self._read_files
+
+    def _look(self, read: ReadFiles) -> None:
+        folder = self._given.resolve()
+        if folder != self._folder.path:  # a link leads elsewhere now
+            self._folder = Folder(folder, self._clock)
+        known: dict[str, int] = {}
+        for path, inode in self._folder.look():
+            if path in read:
+                known[path] = inode
+            elif path not in self._waiting and (found := look(folder, path)) is not None:
+                self._waiting.add(path)
+                heappush(self._queue, (found.changed_us, path))
+        read.check_listed(folder, known)
+
+    def _take(self, read: ReadFiles, limit: int | None) -> Iterator[FileStatus]:
+        """The oldest that are waiting, as they are now."""
+        folder, count = self._folder.path, 0
+        while self._queue and (limit is None or count < limit):
+            self._taken.append(heappop(self._queue))
+            path = self._taken[-1][1]
+            found = look(folder, path)
+            if found is None:  # it has gone before it was read
+                self._taken.pop()
+                self._waiting.discard(path)
                 continue
-            if entry.is_dir():
-                yield from _list(Path(entry.path))
-            else:
-                found = _look(Path(entry.path))
-                if found is not None:
-                    yield found
-
-
-def _look(path: Path) -> SourceFile | None:
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
-    return SourceFile(str(path), status.st_size, status.st_mtime_ns // 1000)
+            check_name(self.name, folder, path)
+            read.check_new(folder, found)
+            yield with_ends(folder, found)
+            count += 1

@@ -10,14 +10,15 @@ import pyarrow.parquet as pq
 from lamina.connectors.staged import open_proven
 from lamina.engine.ports import Change, Publication
 from lamina.format.commit import Point
-from lamina.protocol.sinks import Publish, SinkPosition, check_fence, judge_publish
+from lamina.format.pipeline_record import NOBODY, Owner
+from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner, judge_publish
 
 
 @dataclass(slots=True)
 class MemoryTable:
     """What outlives a process: a table of an outside system."""
 
-    pipeline: str = ""
+    pipeline: Owner = NOBODY
     generation: int = 0
     point: Point | None = None
     epochs: dict[int, list[pa.Table]] = field(default_factory=dict)
@@ -41,8 +42,10 @@ class MemorySink:
     def position(self) -> SinkPosition:
         return SinkPosition(self.table.pipeline, self.table.generation, self.table.point)
 
-    def fence(self, generation: int) -> SinkPosition:
+    def fence(self, generation: int, pipeline: Owner) -> SinkPosition:
+        check_owner(self.position(), pipeline)
         check_fence(self.position(), generation)
+        self.table.pipeline = pipeline or self.table.pipeline
         self.table.generation = generation
         return self.position()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from lamina.connectors.console import ConsoleSink
-from lamina.connectors.files import is_passed_over
+from lamina.connectors.folder import is_passed_over
 from lamina.connectors.parquet import ParquetSink
 from lamina.connectors.paths import check_options, folder_of, option_of, whole_number
 from lamina.connectors.positions import HomePositions

@@ -1,40 +1,36 @@
 """Parquet files as a sink: the output of an epoch becomes visible in one step.
 
-<path>/epoch-<20 digits>/part-<5 digits>.parquet    the rows of one epoch; no folder if it has none
-<path>/_lamina/<20 digits>.json                      what was published, one entry per epoch
-<path>/_lamina/fences/<20 digits>.json               which generations have claimed the sink
-<path>/_lamina/fence-<20 digits>.json                the same, as it was written at first
+    prepare   the files of an epoch in a folder that readers pass over, all of it durable
+    decide    the next entry of the sink's log: taken by this publication, or by a newer fence
+    show      the folder gets the name of its epoch: readers of `<path>/*/*.parquet` see all of it
 
-An epoch's folder is filled under a hidden name and renamed: a reader of `<path>/*/*.parquet` sees
-all of an epoch or nothing. Then comes the entry. Killed in between, the folder is found again.
+Killed before the decision, nothing happened; after it, whoever claims the sink next shows what was
+decided. A process that was paused can only do what its own entry says, or nothing.
 
 Staged files are proven by size and SHA-256 before they are shown: a link to a damaged file would
-publish the damage. Who has claimed the sink knows where it stands; of others it sees the fences.
+publish the damage. All names are in lamina.format.sink_log.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
+import errno
+from io import BytesIO
 from pathlib import Path
 
-from lamina.connectors.durable import make_folder, sync, write, write_once
+from lamina.connectors.durable import Files, LocalFiles
+from lamina.connectors.sink_log import SinkLog
 from lamina.connectors.staged import RESTORE, prove
 from lamina.engine.model import Staged
 from lamina.engine.ports import Change, Publication
-from lamina.errors import Corrupt, Diverged, Fenced, NotFound
-from lamina.format import canonical
+from lamina.errors import Diverged, LaminaError, NotFound
+from lamina.format import sink_log as names
 from lamina.format.commit import Point
-from lamina.format.fields import Fields
+from lamina.format.pipeline_record import Owner
+from lamina.format.sink_log import SinkEntry
 from lamina.os_errors import typed_errors
-from lamina.protocol.sinks import SinkPosition, check_fence
+from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner, judge_publish
 
-LOG = "_lamina"
-FENCES = "fences"
-_ENTRY = re.compile(r"([0-9]{20})\.json")
-_OLD_FENCE = re.compile(r"fence-([0-9]{20})\.json")
-MARKER = "_lamina.json"
+IN_THE_WAY = "Move it out of the sink's folder: readers would take it for output of this pipeline"
 
 
 class ParquetSink:
@@ -43,127 +39,194 @@ class ParquetSink:
     delivery = "exactly once; an epoch becomes visible in one rename"
     takes = frozenset({Change.APPEND, Change.UPSERT})  # of a row every version, by epoch
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, files: Files | None = None) -> None:
         self.name = name
         self._folder = folder.absolute()
-        self._log = self._folder / LOG
-        self._claimed: SinkPosition | None = None  # as this process left it
+        self._files = files or LocalFiles()
+        self._log = SinkLog(self._files, self._folder)
+        self._claimed = 0  # the generation under which this process has fenced or published
+        self._unshown = False  # what it decided last may not be visible and durable yet
 
     def position(self) -> SinkPosition:
-        """The last entry, and the highest generation that has claimed the sink.
+        """Where the log's last entry says; what this process has decided is shown first."""
+        with typed_errors(self._folder):
+            _, last = self._log.last()
+            if self._unshown and last.generation == self._claimed:
+                self._show_again(last)
+                self._unshown = False
+            return _position(last)
 
-        Who publishes has claimed the sink before: as long as there is no newer fence, the sink
-        stands where this process has left it, and the entries need not be listed.
-        """
-        if self._claimed is None:
-            return self._look()
-        generation = max(self._claimed.generation, self._fences())
-        return SinkPosition(self._claimed.pipeline, generation, self._claimed.point)
-
-    def fence(self, generation: int) -> SinkPosition:
-        check_fence(self._look(), generation)
-        with typed_errors(self._log):
-            make_folder(self._log / FENCES)
-            # As entries are written: a file system that cannot do it is refused here, not later.
-            write_once(self._log / FENCES / f"{generation:020d}.json", b"{}")
-            for left in self._folder.glob(".epoch-*"):
-                shutil.rmtree(left, ignore_errors=True)  # who was at it is fenced, or dead
-        found = self._look()  # after the fence: from now on nobody else publishes
-        check_fence(found, generation)
-        self._claimed = found
-        return found
+    def fence(self, generation: int, pipeline: Owner) -> SinkPosition:
+        with typed_errors(self._folder):
+            before = _position(self._log.last()[1])
+            check_owner(before, pipeline)
+            check_fence(before, generation)
+            self._log.begin(generation)
+            number, last = self._claim(generation, pipeline)
+            self._show_again(last)
+            self._unshown = False
+            self._sweep(number, generation)
+        return _position(last)
 
     def publish(self, publication: Publication) -> None:
-        before, self._claimed = self.position(), None  # if this fails, the entries say how far
-        if before.generation > publication.generation:
-            raise Fenced(f"a newer process has claimed the sink {self.name!r}")
-        target = self._folder / f"epoch-{publication.point.epoch:020d}"
-        entry = _entry(publication)
-        with typed_errors(target):
-            if publication.files:
-                self._show(target, publication, entry)
-            write_once(self._log / f"{publication.point.epoch:020d}.json", entry)
-        self._claimed = SinkPosition(
-            publication.pipeline, publication.generation, publication.point
+        with typed_errors(self._folder):
+            number, last = self._log.last()
+            verdict = _judge(last, publication)
+            if self._claimed != publication.generation:
+                self._log.begin(publication.generation)
+            if self._claimed != publication.generation or self._unshown or verdict is Publish.DONE:
+                self._show_again(last)
+            if verdict is Publish.NOW:
+                self._publish(number, publication)
+            self._unshown = False
+
+    # claim
+
+    def _claim(self, generation: int, pipeline: Owner) -> tuple[int, SinkEntry]:
+        """An entry of this generation on top of all others: from now on nobody older decides."""
+        while True:
+            number, last = self._log.last()
+            check_owner(_position(last), pipeline)  # it may have become another's meanwhile
+            check_fence(_position(last), generation)
+            fence = SinkEntry(pipeline or last.pipeline, generation, last.point, last.prepared)
+            if number and last == fence:
+                break
+            if self._log.append(number + 1, fence):
+                number, last = number + 1, fence
+                break
+        self._claimed = generation
+        return number, last
+
+    def _sweep(self, number: int, generation: int) -> None:
+        """Folders of older processes that were never decided: those are dead, or fenced now."""
+        for name in self._files.names(self._folder):
+            made_by = names.parse_prepared(name)
+            if made_by is not None and made_by < generation:
+                self._files.remove(self._folder / name)
+        self._log.sweep(number)
+
+    # publish
+
+    def _publish(self, number: int, publication: Publication) -> None:
+        try:
+            prepared = self._prepare(publication)
+        except (LaminaError, OSError):
+            _judge(self._log.last()[1], publication)  # a newer process sweeps: that is the reason
+            raise
+        point, generation = publication.point, publication.generation
+        entry = SinkEntry(publication.pipeline, generation, point, prepared)
+        self._claimed, self._unshown = generation, True
+        while not self._log.append(number + 1, entry):
+            number, last = self._log.last()
+            if _judge(last, publication) is Publish.DONE:
+                entry = last
+                break
+            self._show_again(last)
+        self._show(entry)
+        self._check_shown(entry, publication)
+        self._log.drop(number + 1)
+
+    def _prepare(self, publication: Publication) -> str:
+        """The folder of an epoch, durable under another name; none if there is nothing to show."""
+        if not publication.files:
+            return ""
+        point = publication.point
+        marker = names.encode_marker(publication.pipeline.name, point, publication.rows)
+        target = self._folder / names.visible(point.epoch)
+        if self._files.exists(target):
+            self._check_ours(target, point)  # an older release showed it before its entry
+            self._files.sync(self._folder)
+            return ""
+        folder = self._folder / names.prepared(point.epoch, publication.generation, self._files.tag)
+        try:
+            self._files.remove(folder)  # of a try before this one
+            self._files.mkdir(folder)
+            for number, file in enumerate(publication.files):
+                self._copy(publication, file, folder / names.part(number))
+            self._files.create(folder / names.MARKER, BytesIO(marker))
+            self._files.sync(folder)
+            self._files.sync(self._folder)
+        except (LaminaError, OSError):
+            self._files.remove(folder)  # the disk may be full
+            raise
+        return folder.name
+
+    def _copy(self, publication: Publication, file: Staged, part: Path) -> None:
+        """A hard link if that can be, else a copy; proven where it lies."""
+        source, where = publication.staged.local_path(file), publication.staged.where(file)
+        try:
+            if source is None or not self._linked(source, part):
+                with publication.staged.open(file) as opened:
+                    self._files.create(part, opened)
+        except NotFound:
+            raise NotFound("a staged file is gone", where=where, advice=RESTORE) from None
+        with self._files.open(part) as opened:
+            prove(opened, file, where)
+
+    def _linked(self, source: Path, target: Path) -> bool:
+        """Not on another device, for one; then a copy tells what is wrong, if anything is."""
+        try:
+            self._files.link(source, target)
+        except OSError:
+            return False
+        return True
+
+    def _check_ours(self, target: Path, point: Point) -> None:
+        """By the COMMIT: the pipeline may have had another name then."""
+        path = target / names.MARKER
+        try:
+            with self._files.open(path) as opened:
+                if names.decode_old_entry(opened.read(), str(path))[1] == point:
+                    return
+        except (FileNotFoundError, NotADirectoryError):
+            message = "a folder stands where the output of an epoch should appear"
+            raise Diverged(message, where=str(target), advice=IN_THE_WAY) from None
+        raise Diverged("the sink holds another history of this epoch", where=str(target))
+
+    # show
+
+    def _show_again(self, entry: SinkEntry) -> None:
+        """What *entry* decided, whoever did, and durable: its process may have died anywhere."""
+        self._log.sync()
+        self._show(entry)
+
+    def _show(self, entry: SinkEntry) -> None:
+        """Give the folder its name, unless it has it."""
+        if not entry.prepared or entry.point is None:
+            return
+        target = self._folder / names.visible(entry.point.epoch)
+        try:
+            self._files.rename(self._folder / entry.prepared, target)
+        except FileNotFoundError:
+            pass  # it has its name, or had: old epochs may be moved away
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+            message = "a folder stands where the output of an epoch should appear"
+            raise Diverged(message, where=str(target), advice=IN_THE_WAY) from None
+        self._files.sync(self._folder)
+
+    def _check_shown(self, entry: SinkEntry, publication: Publication) -> None:
+        """What was prepared a moment ago is there; if not, a newer process has dealt with it."""
+        target = self._folder / names.visible(publication.point.epoch)
+        if not entry.prepared or self._files.exists(target):
+            return
+        _judge(self._log.last()[1], publication)
+        raise NotFound(
+            "the prepared output of an epoch is gone",
+            where=str(self._folder / entry.prepared),
+            advice="Nothing but Lamina may remove folders whose names begin with a dot here",
         )
 
-    def _show(self, target: Path, publication: Publication, entry: bytes) -> None:
-        """The files under the name of their epoch, all at once."""
-        if target.exists():
-            if (target / MARKER).read_bytes() != entry:
-                raise Diverged(f"{target} holds another epoch {publication.point.epoch}")
-            return
-        hidden = self._folder / f".{target.name}-{publication.generation:020d}"
-        shutil.rmtree(hidden, ignore_errors=True)
-        hidden.mkdir(parents=True)
-        for number, file in enumerate(publication.files):
-            part = hidden / f"part-{number:05d}.parquet"
-            _copy(publication, file, part)
-            with part.open("rb") as opened:
-                prove(opened, file, publication.staged.where(file))
-        write(hidden / MARKER, entry)
-        hidden.rename(target)
-        sync(self._folder)
 
-    # looking
-
-    def _look(self) -> SinkPosition:
-        """What the folder itself says."""
-        with typed_errors(self._log):
-            names = [entry.name for entry in os.scandir(self._log)] if self._log.is_dir() else []
-        old = [int(found[1]) for name in names if (found := _OLD_FENCE.fullmatch(name))]
-        entries = [name for name in names if _ENTRY.fullmatch(name)]
-        generation = max(self._fences(), *old, 0)
-        if not entries:
-            return SinkPosition("", generation, None)
-        pipeline, point = _read_entry(self._log / max(entries))
-        return SinkPosition(pipeline, generation, point)
-
-    def _fences(self) -> int:
-        """The highest generation that has claimed the sink: few names, one for each start."""
-        folder = self._log / FENCES
-        with typed_errors(folder):
-            names = [entry.name for entry in os.scandir(folder)] if folder.is_dir() else []
-        found = (_ENTRY.fullmatch(name) for name in names)
-        return max((int(each[1]) for each in found if each), default=0)
+def _position(entry: SinkEntry) -> SinkPosition:
+    return SinkPosition(entry.pipeline, entry.generation, entry.point)
 
 
-def _entry(publication: Publication) -> bytes:
-    point = publication.point
-    return canonical.encode(
-        {
-            "version": 1,
-            "pipeline": publication.pipeline,
-            "epoch": point.epoch,
-            "commit_digest": point.digest,
-            "rows": sum(file.rows for file in publication.files),
-        }
+def _judge(last: SinkEntry, publication: Publication) -> Publish:
+    return judge_publish(
+        _position(last),
+        publication.point,
+        pipeline=publication.pipeline,
+        generation=publication.generation,
     )
-
-
-def _read_entry(path: Path) -> tuple[str, Point]:
-    with typed_errors(path):
-        data = path.read_bytes()
-    fields = Fields(canonical.decode(data, str(path)), str(path), error=Corrupt)
-    return fields.text("pipeline"), Point(fields.integer("epoch"), fields.text("commit_digest"))
-
-
-def _copy(publication: Publication, file: Staged, target: Path) -> None:
-    """A hard link if that can be, else a copy; synced either way."""
-    source = publication.staged.local_path(file)
-    try:
-        if source is not None and _link(source, target):
-            return
-        with publication.staged.open(file) as opened, target.open("xb") as copy:
-            shutil.copyfileobj(opened, copy)
-    except NotFound as error:
-        raise NotFound("a staged file is gone", where=error.where, advice=RESTORE) from None
-    sync(target)
-
-
-def _link(source: Path, target: Path) -> bool:
-    try:
-        os.link(source, target)
-    except OSError:
-        return False
-    return True

@@ -6,18 +6,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
-from lamina.connectors.durable import make_folder, write
+from lamina.connectors.durable import LocalFiles, make_folder, replace
 from lamina.errors import Corrupt
 from lamina.format import canonical
 from lamina.format.commit import Point
 from lamina.format.fields import Fields
-from lamina.format.names import escape
+from lamina.format.home_names import sink_position_path
+from lamina.format.pipeline_record import NOBODY, Owner
 from lamina.os_errors import typed_errors
 from lamina.protocol.sinks import SinkPosition
-
-FOLDER = "sinks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,30 +29,33 @@ class HomePositions:
 
     @property
     def _path(self) -> Path:
-        return self.home.absolute() / FOLDER / f"{escape(self.name)}.json"
+        return self.home.absolute() / sink_position_path(self.name)
 
     def load(self) -> SinkPosition:
         path = self._path
         with typed_errors(path):
             if not path.exists():
-                return SinkPosition("", 0, None)
+                return SinkPosition(NOBODY, 0, None)
             data = path.read_bytes()
         fields = Fields(canonical.decode(data, str(path)), str(path), error=Corrupt)
         point = Point(fields.integer("epoch"), fields.text("commit_digest"))
         at = point if point.epoch else None
-        return SinkPosition(fields.text("pipeline"), fields.integer("generation"), at)
+        pipeline = Owner(fields.text("pipeline_id", ""), fields.text("pipeline"))
+        return SinkPosition(pipeline, fields.integer("generation"), at)
 
     def save(self, position: SinkPosition) -> None:
         point = position.point or Point(0, "")
         value = canonical.encode(
             {
                 "version": 1,
-                "pipeline": position.pipeline,
+                "pipeline": position.pipeline.name,
+                "pipeline_id": position.pipeline.id,
                 "generation": position.generation,
                 "epoch": point.epoch,
                 "commit_digest": point.digest,
             }
         )
         with typed_errors(self._path):
-            make_folder(self._path.parent)
-            write(self._path, value)
+            files = LocalFiles()
+            make_folder(files, self._path.parent)
+            replace(files, self._path, BytesIO(value))

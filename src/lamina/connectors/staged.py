@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from io import BufferedIOBase
 
 from lamina.engine.model import Staged
@@ -26,10 +27,12 @@ def open_proven(publication: Publication, file: Staged) -> BufferedIOBase:
 
 def prove(opened: BufferedIOBase, file: Staged, where: str) -> None:
     """Corrupt if the bytes of *opened*, the staged file or a copy, are not those of *file*."""
-    digest = hashlib.file_digest(opened, "sha256").hexdigest()
-    if opened.tell() != file.size:
-        message = f"a staged file has {opened.tell()} bytes, and its COMMIT says {file.size}"
+    size = opened.seek(0, os.SEEK_END)
+    if size != file.size:
+        message = f"a staged file has {size} bytes, and its COMMIT says {file.size}"
         raise SizeMismatch(message, where=where, advice=RESTORE)
+    opened.seek(0)
+    digest = hashlib.file_digest(opened, "sha256").hexdigest()
     if digest != file.sha256:
         message = f"a staged file has the SHA-256 {digest[:12]}, not {file.sha256[:12]}"
         raise DigestMismatch(message, where=where, advice=RESTORE)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from lamina.disk.base import Bytes
+from lamina.disk.folders import sync_folder
 from lamina.errors import BadName, Refused
 from lamina.os_errors import typed_errors
 
@@ -36,7 +37,7 @@ class LocalDisk:
             for folder in reversed(missing):
                 folder.mkdir(exist_ok=True)
             for folder in (*missing, target):
-                _sync_folder(folder.parent)
+                sync_folder(folder.parent)
 
     def create(self, path: str) -> LocalFile:
         target = self._path(path)
@@ -52,7 +53,7 @@ class LocalDisk:
     def sync_folder(self, path: str) -> None:
         target = self._path(path)
         with typed_errors(target):
-            _sync_folder(target)
+            sync_folder(target)
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         target = self._path(path)
@@ -216,11 +217,3 @@ def _read_exactly(fd: int, offset: int, size: int) -> bytes:
         offset += len(part)
         size -= len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

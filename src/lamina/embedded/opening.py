@@ -11,6 +11,7 @@ from lamina.disk import LocalDisk
 from lamina.disk.base import Disk
 from lamina.embedded.store import EmbeddedStore
 from lamina.errors import UsageError
+from lamina.format.home_names import STATE
 from lamina.os_errors import typed_errors
 from lamina.protocol.retention import check_retain
 from lamina.recovery.manager import Recovered, RecoveryConfig, RecoveryManager
@@ -19,7 +20,7 @@ from lamina.state.vnodes import check_partitions
 from lamina.store import Store
 from lamina.store import open_store as open_object_store
 
-STORE, HOME, STATE = "checkpoints", "home", "state"
+STORE, HOME = "checkpoints", "home"
 
 
 def open_store(

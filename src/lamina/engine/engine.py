@@ -13,6 +13,7 @@ done: whatever instruction the process is killed at.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -41,10 +42,9 @@ from lamina.engine.planning import (
 )
 from lamina.engine.plans import EnginePlan, EngineSettings, EpochReport, FailPoint, StreamPlan
 from lamina.engine.ports import Runner, Sink, Source
-from lamina.engine.publishing import Publisher
+from lamina.engine.publishing import Publisher, open_publisher
 from lamina.engine.records import offsets_after, report_of, staged_for
 from lamina.engine.saves import Saves
-from lamina.engine.staging import HomeStaged
 from lamina.engine.states import States, memory_name
 from lamina.errors import Refused
 from lamina.format.commit import CommitRecord, Point
@@ -90,7 +90,7 @@ class Engine:
         self._run_id = new_writer_id(clock)[:12]
         self._broken = False
         self._begin_at(recovered)
-        self._publisher = self._open_publisher(sinks)
+        self._publisher = open_publisher(sinks, plan, recovered, home=home, clock=clock)
         self._saves = Saves(
             checkpointer,
             recovered=recovered,
@@ -98,7 +98,7 @@ class Engine:
             folder=folder,
             home=home,
             publisher=self._publisher,
-            pipeline=Pipeline(plan.pipeline, plan.pipeline_hash, plan.settings),
+            pipeline=Pipeline(recovered.pipeline, plan.settings),
             settings=settings,
             clock=clock,
             fail_point=fail_point,
@@ -338,12 +338,12 @@ class Engine:
         return plan.watermarks.advanced(seen, self._plan.delays_us, self._settings.max_ahead_us)
 
     def _remember(self, plan: EpochPlan) -> dict[str, tuple[TaskResult, ...]]:
-        """The files that this epoch reads, as runs of the source's memory in the driver's log."""
+        """What sources learn in this epoch, as runs of their memory in the driver's log."""
         found: dict[str, tuple[TaskResult, ...]] = {}
         for source, each in plan.ranges.items():
-            if not each.files:
+            if each.learned is None:
                 continue
-            runs = self._states.remembered(source, each.files, self._folder)
+            runs = self._states.remembered(source, each.learned, self._folder)
             found[memory_name(source)] = self._logged(plan, memory_name(source), runs.items())
         return found
 
@@ -364,33 +364,10 @@ class Engine:
         self._publisher.drive()
         self._fail_point("after publish")
 
-    def _open_publisher(self, sinks: Mapping[str, Sink]) -> Publisher:
-        """Sinks as recovery found them, with what each has still to get."""
-        state = self._recovered.state
-        publisher = Publisher(
-            sinks,
-            pipeline=self._plan.pipeline,
-            generation=self._driver.generation,
-            staged=HomeStaged(self._home),
-            outputs=self._plan.outputs,
-            accepted=self._driver.sinks,
-            clock=self._clock,
-        )
-        known = {commit.digest: commit for commit in self._recovered.commits}
-        for name in state.plan.joins:
-            publisher.join(name, state.plan.head)
-        for name in sinks:
-            pending = state.plan.publish.get(name, ())
-            first = pending[0].epoch if pending else self.epoch + 1
-            publisher.note_published(name, first - 1)
-            for commit in pending:
-                publisher.add(name, known[commit.point.digest])
-        return publisher
-
 
 def _input(name: str, plan: EpochPlan, results: Mapping[str, StreamResult]) -> Input:
     """What a stream reads of a source, or of a stream that has run in this epoch."""
     if name in plan.ranges:
-        return plan.ranges[name]
+        return replace(plan.ranges[name], learned=None)  # tasks do not need it
     tasks = results[name].tasks
     return StagedRows(name, tuple(file.path for task in tasks for file in task.staged))

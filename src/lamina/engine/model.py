@@ -9,7 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+import pyarrow as pa
+
+from lamina.engine.steps import Merges, Step
 from lamina.format.commit import WalRange
 from lamina.pipeline.model import Emit
 from lamina.state.merge import Merge
@@ -18,12 +22,11 @@ Offset = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class SourceFile:
-    """A file of a source, as it was when it was planned."""
+class MemoryChange:
+    """What the memory of a source gains, and loses, with the COMMIT of a range."""
 
-    path: str
-    size: int
-    changed_us: int
+    rows: pa.RecordBatch  # key and value columns
+    gone: pa.RecordBatch | None = None  # key columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,8 @@ class SourceRange:
     source: str
     start: Offset
     end: Offset
-    files: tuple[SourceFile, ...] = ()  # of a source of files: what lies between
+    data: Any = None  # what only the source understands: which files to read, say
+    learned: MemoryChange | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +77,14 @@ class OperatorPlan:
 
     key_schema: bytes
     value_schema: bytes
-    merges: tuple[Merge, ...]
+    step: Step
     time: str | None
     emit: Emit
-    definition: str | None = None  # a digest of what computes the values
+    definition: str | None = None  # a digest of what computes the values, but for the step
+
+    @property
+    def merges(self) -> tuple[Merge, ...]:
+        return self.step.merges if isinstance(self.step, Merges) else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,11 @@ from lamina.disk.base import Lock
 from lamina.engine.engine import Engine, EnginePlan, EngineSettings, FailPoint
 from lamina.engine.ports import Runner, Sink, Source
 from lamina.engine.publishing import check_taken
-from lamina.engine.staging import STAGED
+from lamina.engine.staging import drop_undecided
 from lamina.engine.states import States, memory_name
 from lamina.errors import StateChanged
 from lamina.format.commit import CommitRecord
+from lamina.format.home_names import STAGED, state_folder
 from lamina.os_errors import typed_errors
 from lamina.protocol.retention import check_retain
 from lamina.recovery.manager import Recovered, RecoveryConfig, RecoveryManager
@@ -27,8 +28,7 @@ from lamina.state.layers import PlacedRun
 from lamina.state.local import RunFolder
 from lamina.state.run_file import open_run
 from lamina.store import Store
-
-STATE = "state"
+from lamina.wal.leftovers import drop_leftovers
 
 
 def open_engine(
@@ -53,7 +53,7 @@ def open_engine(
     check_taken(sinks, plan.outputs)
     check_retain(settings.retain)
     config = replace(recovery or RecoveryConfig(), partitions=settings.partitions)
-    folder = RunFolder(home / STATE / new_writer_id(clock))
+    folder = RunFolder(home / state_folder(new_writer_id(clock)))
     disk, checkpointer = LocalDisk(home), Checkpointer(store, clock=clock)
     with ExitStack() as on_failure:
         on_failure.callback(shutil.rmtree, folder.path, ignore_errors=True)
@@ -62,12 +62,14 @@ def open_engine(
             checkpointer,
             scratch=folder.path,
             sinks=list(sinks.values()),
+            pipeline=plan.record(sources),
             config=config,
             clock=clock,
             lock=lock,
         ).run()
         on_failure.callback(recovered.close)
         _prepare(folder.path)
+        _sweep(home, recovered)
         disk.make_folder(STAGED)  # durable before a task of the first epoch writes into it
         states = _open_states(plan, sources, recovered, folder, settings)
         engine = Engine(
@@ -116,8 +118,10 @@ def _open_states(
                 operators.get(name),
                 reuse=stream.name in settings.reuse_state,
             )
-    for source in sources:
-        states.open_memory(source, found.pop(memory_name(source), FoundState()))
+    for name, source in sources.items():
+        if source.memory is not None:
+            kept = found.pop(memory_name(name), FoundState())
+            states.open_memory(name, source.memory, kept)
     for name, each in found.items():
         states.keep_aside(name, each)
     return states
@@ -155,6 +159,13 @@ def _with_files(found: FoundState, folder: RunFolder) -> FoundState:
         stored[run.name] = entry
         placed.append(PlacedRun(run, each.within))
     return FoundState(placed, stored)
+
+
+def _sweep(home: Path, recovered: Recovered) -> None:
+    """What starts before this one wrote and never decided: each would leave as much again."""
+    head = recovered.state.head.epoch if recovered.state.head else 0
+    drop_undecided(home, head)
+    drop_leftovers(recovered.home, head)
 
 
 def _prepare(own: Path) -> None:

@@ -19,8 +19,10 @@ from lamina.engine.model import Offset, Seen, SourceRange
 from lamina.errors import Refused
 from lamina.format.manifest_model import ConnectorCheckpoint
 
-END_US = 1 << 62
-"""The watermark of a source that is drained: later than any time that Spark can read."""
+END_US = (1 << 63) - 2
+"""The watermark of a source that is drained: what ends later ends never."""
+DRAINED = (END_US, 1 << 62)
+"""The second is what was written before: a time in the year 148108, and Spark has later ones."""
 
 _APPLIED = "applied_watermark_us"
 _AHEAD = "ahead_us"
@@ -158,7 +160,7 @@ class EpochPlan:
 def check_not_drained(plan: EpochPlan, committed: Watermarks, windowed: Collection[str]) -> None:
     """All windows of a drained source are closed: new rows of it would all be late."""
     for source, each in plan.ranges.items():
-        drained = committed.by_source.get(source) == END_US
+        drained = committed.by_source.get(source) in DRAINED
         if drained and source in windowed and each.start != each.end:
             raise Refused(
                 f"the source {source!r} was drained, and now there is more of it: all its "

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lamina.engine.model import OperatorPlan
 from lamina.engine.ports import Limits, Output
+from lamina.format.pipeline_record import Owner, PipelineRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,19 @@ class EnginePlan:
     sinks: Mapping[str, str]  # sink -> stream
     delays_us: Mapping[str, int]  # of sources with a watermark
     settings: Mapping[str, str] = field(default_factory=dict)  # what results depend on (R9)
+    definitions: Mapping[str, str] = field(default_factory=dict)  # name -> digest of what it is
+
+    def record(self, sources: Iterable[str]) -> PipelineRecord:
+        """What is written down of it; the id is found, or made, when it is claimed."""
+        streams = (stream.name for stream in self.streams)
+        return PipelineRecord(
+            Owner(name=self.pipeline),
+            self.pipeline_hash,
+            *(
+                {name: self.definitions.get(name, "") for name in names}
+                for names in (sources, streams, self.sinks)
+            ),
+        )
 
     @property
     def outputs(self) -> dict[str, Output]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from io import BufferedIOBase
@@ -11,16 +11,12 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from lamina.engine.model import (
-    Offset,
-    SourceFile,
-    SourceRange,
-    Staged,
-    StreamResult,
-    StreamWork,
-)
+from lamina.engine.model import Offset, SourceRange, Staged, StreamResult, StreamWork
 from lamina.format.commit import Point
+from lamina.format.pipeline_record import Owner
 from lamina.protocol.sinks import SinkPosition
+from lamina.state.partition import Looked
+from lamina.state.schema import StateSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +27,18 @@ class Limits:
     files: int | None = None
 
 
-class Memory(Protocol):
-    """The files that a source has read: keyed state, committed and checkpointed like any other."""
+class SourceMemory(Protocol):
+    """Keyed state of a source's own: committed with its epochs, saved and rewound with them.
 
-    def find(self, paths: Sequence[str]) -> Sequence[SourceFile | None]:
-        """Each file as it was when it was read; None if it was not."""
+    It changes by `SourceRange.learned` alone. An engine gives a source the same object every time.
+    """
+
+    def find(self, keys: pa.RecordBatch) -> Looked:
+        """The values of keys, row by row."""
+        ...
+
+    def scan(self) -> Iterator[pa.RecordBatch]:
+        """Key and value columns of everything there is."""
         ...
 
 
@@ -45,12 +48,20 @@ class Source(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def memory(self) -> StateSchema | None:
+        """What it remembers beside its offset; None if the offset says it all."""
+        ...
+
     def initial(self) -> Offset:
         """Where a new pipeline begins."""
         ...
 
-    def plan(self, start: Offset, limits: Limits, memory: Memory) -> SourceRange:
+    def plan(self, start: Offset, limits: Limits, memory: SourceMemory | None) -> SourceRange:
         """What one epoch reads from *start* on; nothing, with end == start, if nothing is new.
+
+        *memory* is there if the source has asked for one. A range that was planned may never be
+        committed: then the next plan has the same start.
 
         Raises if *start* can no longer be reached: it never begins again by itself.
         """
@@ -58,6 +69,13 @@ class Source(Protocol):
 
     def confirm(self, planned: SourceRange) -> None:
         """Before COMMIT: what was read is still what was planned; raises what has changed."""
+        ...
+
+    def acknowledge(self, offset: Offset) -> None:
+        """No recovery will ask for rows before *offset* again: what holds them may let go.
+
+        Called after a checkpoint, with the offset of the oldest one that is kept for fallback.
+        """
         ...
 
 
@@ -99,7 +117,7 @@ class StagedFiles(Protocol):
 class Publication:
     """One epoch's output for one sink, and what the sink has to remember with it (R6)."""
 
-    pipeline: str
+    pipeline: Owner
     generation: int
     point: Point
     files: Sequence[Staged]
@@ -139,8 +157,12 @@ class Sink(Protocol):
         """What the outside system itself says it has."""
         ...
 
-    def fence(self, generation: int) -> SinkPosition:
-        """Let nobody of a lower generation publish any more; then the position."""
+    def fence(self, generation: int, pipeline: Owner) -> SinkPosition:
+        """Let nobody of a lower generation publish any more; then the position.
+
+        From now on the sink is *pipeline*'s, by its id. Refused, with nothing changed, if it is
+        another's.
+        """
         ...
 
     def publish(self, publication: Publication) -> None:

@@ -9,15 +9,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from lamina.clock import Clock
 from lamina.engine.backoff import Backoff
 from lamina.engine.model import Staged
+from lamina.engine.plans import EnginePlan
 from lamina.engine.ports import Output, Publication, Sink, StagedFiles
+from lamina.engine.staging import HomeStaged
 from lamina.errors import Refused, StoreError
 from lamina.format.commit import CommitRecord, Point, SinkAhead
 from lamina.format.manifest_model import Committed, Failed, Pending, SinkCommitStatus
-from lamina.protocol.sinks import Publish, decide_publish
+from lamina.format.pipeline_record import Owner
+from lamina.protocol.sinks import Publish, check_owner, decide_publish
+from lamina.recovery.manager import Recovered
 from lamina.wal.driver_log import rule_commit
 
 
@@ -38,7 +43,7 @@ class Publisher:
         self,
         sinks: Mapping[str, Sink],
         *,
-        pipeline: str,
+        pipeline: Owner,
         generation: int,
         staged: StagedFiles,
         outputs: Mapping[str, Output],
@@ -59,9 +64,7 @@ class Publisher:
     def join(self, sink: str, head: Point | None) -> None:
         """Set a sink to where the pipeline is, without rows: a person lets it begin from here."""
         assert head is not None, "before the first epoch every sink is where the pipeline is"
-        owner = self._lines[sink].sink.position().pipeline
-        if owner not in ("", self._pipeline):
-            raise Refused(f"the sink {sink!r} belongs to the pipeline {owner!r}")
+        check_owner(self._lines[sink].sink.position(), self._pipeline)
         self._lines[sink].sink.publish(self._publication(sink, head, ()))
 
     def note_published(self, sink: str, epoch: int) -> None:
@@ -128,6 +131,38 @@ class Publisher:
         for line in self._lines.values():
             if line.waiting and line.backoff.failure is not None:
                 raise line.backoff.failure
+
+
+def open_publisher(
+    sinks: Mapping[str, Sink],
+    plan: EnginePlan,
+    recovered: Recovered,
+    *,
+    home: Path,
+    clock: Clock,
+) -> Publisher:
+    """Sinks as recovery found them, with what each has still to get."""
+    state, driver = recovered.state, recovered.driver
+    assert recovered.pipeline is not None, "sinks are a pipeline's"
+    publisher = Publisher(
+        sinks,
+        pipeline=recovered.pipeline.owner,
+        generation=driver.generation,
+        staged=HomeStaged(home),
+        outputs=plan.outputs,
+        accepted=driver.sinks,
+        clock=clock,
+    )
+    known = {commit.digest: commit for commit in recovered.commits}
+    for name in state.plan.joins:
+        publisher.join(name, state.plan.head)
+    head = state.head.epoch if state.head else 0
+    for name in sinks:
+        pending = state.plan.publish.get(name, ())
+        publisher.note_published(name, pending[0].epoch - 1 if pending else head)
+        for commit in pending:
+            publisher.add(name, known[commit.point.digest])
+    return publisher
 
 
 def _status(line: _Line) -> SinkCommitStatus:

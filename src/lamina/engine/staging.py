@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
@@ -14,34 +13,31 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lamina.disk.folders import remove_tree, sync_folder
 from lamina.engine.model import Staged, TaskWork
-from lamina.format.names import escape
+from lamina.format.home_names import STAGED, parse_staged_folder, staged_path
 from lamina.os_errors import typed_errors
-
-STAGED = "staged"
 
 
 def stage(task: TaskWork, batches: Iterable[pa.RecordBatch]) -> tuple[Staged, ...]:
     """Write rows to a file of this attempt's own; no rows, no file."""
     work = task.stream
-    folder = Path(work.home) / STAGED / f"{work.epoch:020d}"
-    attempt = escape(f"{work.run_id}-{task.attempt}")  # an epoch that was killed is run again
-    # Not the stream's name first: Spark passes over files that begin with `_`.
-    name = f"of-{escape(work.stream)}-{task.partition:05d}-{attempt}.parquet"
+    tag = f"{work.run_id}-{task.attempt}"  # an epoch that was killed is run again
+    name = staged_path(work.epoch, work.stream, task.partition, tag)
+    path = Path(work.home) / name
     writer: _Writer | None = None
-    with typed_errors(folder / name):
+    with typed_errors(path):
         for batch in batches:
             if not batch.num_rows:
                 continue
             if writer is None:
-                folder.mkdir(parents=True, exist_ok=True)
-                writer = _Writer(folder / name, batch.schema)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                writer = _Writer(path, batch.schema)
             writer.write(batch)
         if writer is None:
             return ()
         size, sha256 = writer.close()
-    path = f"{STAGED}/{folder.name}/{name}"
-    return (Staged(path, size, sha256, writer.rows),)
+    return (Staged(name, size, sha256, writer.rows),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +60,27 @@ class HomeStaged:
 
 def drop_staged(home: Path, floor: int) -> None:
     """Remove the output of epochs up to *floor*: every sink has it, no recovery needs it (R7)."""
+    _drop(home, lambda epoch: epoch <= floor)
+
+
+def drop_undecided(home: Path, head: int) -> None:
+    """Remove the output of epochs above *head*, the last one that was decided: it never counts.
+
+    A late task of a process that is fenced may still be writing: it finds its folder gone, or
+    makes it again, for files that have names of their own and that nobody will ever ask for.
+    """
+    _drop(home, lambda epoch: epoch > head)
+
+
+def _drop(home: Path, goes: Callable[[int], bool]) -> None:
     folder = home / STAGED
     with typed_errors(folder):
         if not folder.exists():
             return
-        for epoch in folder.iterdir():
-            if epoch.name.isdigit() and int(epoch.name) <= floor:
-                shutil.rmtree(epoch)
+        for each in folder.iterdir():
+            epoch = parse_staged_folder(each.name)
+            if epoch is not None and goes(epoch):
+                remove_tree(each)
 
 
 class _Writer:
@@ -91,7 +101,7 @@ class _Writer:
         self._parquet.close()
         self._file.sync()
         for folder in (self._path.parent, self._path.parent.parent):
-            _sync_folder(folder)
+            sync_folder(folder)
         return self._file.size, self._file.digest.hexdigest()
 
 
@@ -127,11 +137,3 @@ class _Hashed:
 
     def close(self) -> None:
         """Arrow closes what it is given; `sync` has done it."""
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

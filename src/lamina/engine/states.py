@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lamina.checkpoint.state import SavedOperator, check_keys, settle
 from lamina.disk.base import Disk
-from lamina.engine.model import MergedRuns, OperatorPlan, RunRef, SourceFile, TaskResult
+from lamina.engine.model import MemoryChange, MergedRuns, OperatorPlan, RunRef, TaskResult
 from lamina.engine.task import schema_of
 from lamina.errors import StateChanged, UsageError
 from lamina.format.commit import WalRange
@@ -21,7 +21,7 @@ from lamina.recovery.operators import EpochRange, FoundState, wal_run
 from lamina.state.changes import changes
 from lamina.state.local import RunFolder
 from lamina.state.operator import OperatorState
-from lamina.state.partition import look_up
+from lamina.state.partition import Looked, look_up
 from lamina.state.run import Run
 from lamina.state.run_file import open_run
 from lamina.state.schema import (
@@ -32,31 +32,25 @@ from lamina.state.schema import (
 )
 from lamina.state.vnodes import SlotRange
 
-MEMORY = StateSchema(
-    pa.schema([pa.field("path", pa.string(), nullable=False)]),
-    pa.schema({"size": pa.int64(), "changed_us": pa.int64()}),
-)
-
 
 def memory_name(source: str) -> str:
-    """How the state is called in which a source keeps the files it has read."""
+    """The state that is the memory of a source; called so when only files had one."""
     return f"files of {source}"
 
 
-class FileMemory:
-    """The files of one source, looked up in its keyed state."""
+class KeyedMemory:
+    """The memory of one source, as of the last COMMIT."""
 
-    def __init__(self, operator: OperatorState) -> None:
-        self._operator = operator
+    def __init__(self, states: States, name: str) -> None:
+        self._states = states
+        self._name = name
 
-    def find(self, paths: Sequence[str]) -> Sequence[SourceFile | None]:
-        keys = pa.record_batch({"path": pa.array(paths, pa.string())})
-        looked = look_up(self._operator.partitions, keys)
-        columns = (column.to_pylist() for column in looked.values.columns)
-        return [
-            SourceFile(path, size, changed) if found else None
-            for path, found, size, changed in zip(paths, looked.found, *columns, strict=True)
-        ]
+    def find(self, keys: pa.RecordBatch) -> Looked:
+        return look_up(self._states.operators[self._name].partitions, keys)
+
+    def scan(self) -> Iterator[pa.RecordBatch]:
+        for partition in self._states.operators[self._name].partitions:
+            yield from partition.scan()
 
 
 class States:
@@ -66,6 +60,7 @@ class States:
         self._disk = disk
         self._partitions = partitions
         self._operators: dict[str, OperatorState] = {}
+        self._memories: dict[str, KeyedMemory] = {}
         self._ranges: dict[str, WalRange] = {}  # of runs that lie in the WAL, by name
 
     @property
@@ -99,31 +94,29 @@ class States:
             check_successor(stored, schema, name)
             check_merges_kept(stored, plan.merges, name)
             if not reuse:
-                check_definition_kept(stored, plan.definition, name)
+                check_definition_kept(stored, schema.definition, name)
         self._operators[name] = OperatorState.open(
             schema, self._partitions, placed=found.placed, stored=found.stored
         )
 
-    def open_memory(self, source: str, found: FoundState) -> None:
-        """The files that a source has read, as recovery found them."""
-        self._operators[memory_name(source)] = OperatorState.open(
-            MEMORY, self._partitions, placed=found.placed, stored=found.stored
+    def open_memory(self, source: str, schema: StateSchema, found: FoundState) -> None:
+        """What a source remembers, as recovery found it."""
+        name = memory_name(source)
+        self._operators[name] = OperatorState.open(
+            schema, self._partitions, placed=found.placed, stored=found.stored
         )
+        self._memories[source] = KeyedMemory(self, name)
 
-    def memory(self, source: str) -> FileMemory:
-        return FileMemory(self._operators[memory_name(source)])
+    def memory(self, source: str) -> KeyedMemory | None:
+        return self._memories.get(source)
 
     def remembered(
-        self, source: str, files: Sequence[SourceFile], folder: RunFolder
+        self, source: str, learned: MemoryChange, folder: RunFolder
     ) -> dict[int, pa.RecordBatch]:
-        """Files as runs of a source's memory, by partition; its own runs are kept few."""
+        """A change as runs of a source's memory, by partition; its own runs are kept few."""
         name = memory_name(source)
-        self._operators[name] = self._operators[name].merged(folder)
-        batch = pa.RecordBatch.from_pylist(
-            [{"path": f.path, "size": f.size, "changed_us": f.changed_us} for f in files],
-            MEMORY.row,
-        )
-        applied = self._operators[name].apply(changes(MEMORY, batch), old_values=False)
+        self._operators[name] = operator = self._operators[name].merged(folder)
+        applied = operator.apply(_change(operator.schema, learned), old_values=False)
         return {number: each.run for number, each in applied.items()}
 
     def keep_aside(self, name: str, found: FoundState) -> None:
@@ -216,6 +209,17 @@ class States:
             first_slot=leaf.within.first,
             last_slot=leaf.within.last,
         )
+
+
+def _change(schema: StateSchema, learned: MemoryChange) -> pa.RecordBatch:
+    rows = pa.Table.from_batches([learned.rows.select(schema.row.names)])
+    gone = np.zeros(rows.num_rows, np.bool_)
+    if learned.gone is not None:
+        dropped = pa.Table.from_batches([learned.gone])
+        rows = pa.concat_tables([rows, dropped], promote_options="default")
+        gone = np.arange(rows.num_rows) >= learned.rows.num_rows
+    (batch,) = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema.row)]
+    return changes(schema, batch, deletes=gone)
 
 
 def _merged(runs: list[Run], merged: MergedRuns, within: SlotRange) -> list[Run]:

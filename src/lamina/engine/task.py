@@ -25,6 +25,7 @@ from lamina.engine.model import (
     TaskResult,
     TaskWork,
 )
+from lamina.engine.steps import PythonStep, Step, stepped
 from lamina.errors import Refused, UsageError
 from lamina.format.commit import WalRange
 from lamina.format.home_names import CoreSegment, parse_segment
@@ -61,7 +62,7 @@ def update_state(
     work, plan = task.stream, operator.plan
     schema = schema_of(plan)
     partition, merged = _open(task, operator, schema)
-    changed, rows_in, late = _changes(schema, batches, partition.within, _late(work, partition))
+    changed, rows_in, late = _changes(plan.step, partition, batches, _late(work, partition))
     run = partition.apply(changed, old_values=False).run
     after = partition.with_run(run_of_batch(run)) if run.num_rows else partition
     rows = [schema.rows_of(run)] if run.num_rows else []
@@ -97,7 +98,8 @@ def schema_of(plan: OperatorPlan) -> StateSchema:
     """The state's columns as the plan carries them."""
     key = pa.ipc.read_schema(pa.py_buffer(plan.key_schema))
     value = pa.ipc.read_schema(pa.py_buffer(plan.value_schema))
-    return StateSchema(key, value, plan.time, plan.merges, plan.definition)
+    definition = plan.step.definition(plan.definition)
+    return StateSchema(key, value, plan.time, plan.merges, definition)
 
 
 def open_ref(ref: RunRef, disk: LocalDisk) -> Run:
@@ -129,12 +131,13 @@ def _open(
 
 
 def _changes(
-    schema: StateSchema,
+    step: Step,
+    partition: StatePartition,
     batches: Iterable[pa.RecordBatch],
-    within: SlotRange,
     floor: int | None,
 ) -> tuple[pa.RecordBatch, int, int]:
-    """The partials of this partition as sorted changes; how many came, and how many were late."""
+    """What came, as sorted changes: partials, or new values; how much came, how much was late."""
+    schema = partition.schema
     listed = [batch for batch in batches if batch.num_rows]
     if not listed:
         return pa.RecordBatch.from_pylist([], schema.run), 0, 0
@@ -145,7 +148,10 @@ def _changes(
     vnodes = np.asarray(batch.column(VNODE).to_numpy(zero_copy_only=False))
     hashes = np.asarray(batch.column(HASH).to_numpy(zero_copy_only=False))
     slots = slots_of(vnodes, hashes)
-    _check_placement(within, slots)
+    _check_placement(partition.within, slots)
+    if isinstance(step, PythonStep):
+        rows = batch.drop_columns([VNODE, HASH])
+        return stepped(step, partition, rows, slots), rows_in, rows_in - _rows(batch)
     columns = [_typed(batch.column(field.name), field) for field in schema.row]
     rows = pa.RecordBatch.from_arrays(columns, schema=schema.row)
     return changes(schema, rows, slots=slots), rows_in, rows_in - _rows(batch)

@@ -15,6 +15,7 @@ from lamina.format import canonical
 from lamina.format.canonical import Json
 from lamina.format.fields import Fields
 from lamina.format.manifest_model import ConnectorCheckpoint
+from lamina.format.pipeline_record import PipelineRecord, decode_record, encode_record
 from lamina.ids import CheckpointId
 
 T = TypeVar("T")
@@ -104,8 +105,11 @@ class AdoptRecord:
 
 @dataclass(frozen=True, slots=True)
 class TakeoverRecord:
+    """Who begins a driver segment, and what the pipeline is that it decides for, if it is one."""
+
     generation: int
     home: str
+    pipeline: PipelineRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,12 +196,17 @@ def _split(adopt: AdoptRecord) -> list[AdoptRecord]:
 
 
 def encode_takeover(takeover: TakeoverRecord) -> bytes:
-    return canonical.encode({"generation": takeover.generation, "home": takeover.home})
+    value: dict[str, Json] = {"generation": takeover.generation, "home": takeover.home}
+    if takeover.pipeline is not None:
+        value["pipeline"] = encode_record(takeover.pipeline)
+    return canonical.encode(value)
 
 
 def decode_takeover(data: bytes, where: str) -> TakeoverRecord:
     fields = _open(data, where)
-    return TakeoverRecord(fields.integer("generation"), fields.text("home"))
+    record = fields.optional_object("pipeline")
+    pipeline = None if record is None else decode_record(record)
+    return TakeoverRecord(fields.integer("generation"), fields.text("home"), pipeline)
 
 
 def encode_checkpoint(record: CheckpointRecord) -> bytes:

@@ -1,6 +1,7 @@
 """home.json: which home this is. FORMAT.md section 7 is the specification.
 
-Version 1 had no checksum, so a flipped digit of the id made another home of it. Version 2 has one.
+Version 1 had no checksum, so a flipped digit of the id made another home of it. Version 2 has one,
+and says which pipeline lives there.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from lamina.errors import Corrupt, Unsupported, WalDamaged
 from lamina.format import canonical
 from lamina.format.canonical import Json
 from lamina.format.fields import Fields
+from lamina.format.pipeline_record import NOBODY, Owner, decode_owner, encode_owner
 
 HOME_VERSION = 2
 HOME_BYTES_MAX = 64 * 1024
@@ -23,6 +25,7 @@ class HomeFile:
 
     identity: bytes
     created_ms: int
+    pipeline: Owner = NOBODY  # nobody: no pipeline that has an id was ever started here
 
 
 def encode_home(home: HomeFile) -> bytes:
@@ -31,6 +34,8 @@ def encode_home(home: HomeFile) -> bytes:
         "id": home.identity.hex(),
         "created_ms": home.created_ms,
     }
+    if home.pipeline:
+        value["pipeline"] = encode_owner(home.pipeline)
     return canonical.encode_checked(value)
 
 
@@ -40,13 +45,15 @@ def decode_home(data: bytes, where: str) -> HomeFile:
         fields = _open(data, where)
         identity = fields.parsed("id", fields.text("id"), bytes.fromhex)
         created_ms = fields.integer("created_ms", 0)
+        owner = fields.optional_object("pipeline")
+        pipeline = NOBODY if owner is None else decode_owner(owner)
     except Corrupt as error:
         message = f"home.json is damaged: {error.message}"
         raise WalDamaged(message, where=where, advice=ADVICE) from error
     if len(identity) != 16:
         message = "home.json is damaged: it names no identity of sixteen bytes"
         raise WalDamaged(message, where=where, advice=ADVICE)
-    return HomeFile(identity, created_ms)
+    return HomeFile(identity, created_ms, pipeline)
 
 
 def _open(data: bytes, where: str) -> Fields:

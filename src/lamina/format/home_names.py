@@ -8,6 +8,11 @@
                                                  ends in .own if its writer had no lock
 <home>/core-<p>/<segment>.cut-<offset>           what an explicit truncate or repair cut off
 <home>/preflight-<id>                            for a moment: do executors see this folder?
+<home>/staged/<epoch>/of-<stream>-<p>-<tag>.parquet   20 and 5 digits; output of one task
+<home>/state/<process>/                          run files of the process that has the home
+<home>/sinks/<sink>.json                         position of a sink that cannot remember it
+<home>/status.json                               what the process says of itself
+<home>/requests/<what>                           what a person asks of it
 """
 
 from __future__ import annotations
@@ -21,6 +26,9 @@ IDENTITY = "home.json"
 HOME_LOCK = "lock"
 DRIVER = "driver"
 OWN = ".own"
+STAGED, STATE, SINKS = "staged", "state", "sinks"
+STATUS, REQUESTS = "status.json", "requests"
+_EPOCH = re.compile(r"[0-9]{20}")
 _CORE = re.compile(r"core-(0|[1-9][0-9]{0,8})")
 _DRIVER_SEGMENT = re.compile(r"driver/([0-9]{20})-([0-9]{20})\.wal")
 _CORE_SEGMENT = re.compile(r"core-(0|[1-9][0-9]{0,8})/([0-9]{20})-([0-9]{20})-([^/]+)\.wal")
@@ -87,3 +95,33 @@ def cut_path(segment: str, offset: int) -> str:
 def preflight_path(nonce: str) -> str:
     """The file by which executors show that they see the driver's home; it holds its own id."""
     return f"preflight-{nonce}"
+
+
+def staged_folder(epoch: int) -> str:
+    """Where the output of an epoch lies until every sink has it."""
+    return f"{STAGED}/{epoch:020d}"
+
+
+def staged_path(epoch: int, stream: str, partition: int, tag: str) -> str:
+    """A file of output; *tag* names run and task attempt.
+
+    It does not begin with the stream's name: Spark passes over files that begin with `_`.
+    """
+    return f"{staged_folder(epoch)}/of-{escape(stream)}-{partition:05d}-{escape(tag)}.parquet"
+
+
+def parse_staged_folder(name: str) -> int | None:
+    """The epoch of a folder below `staged`."""
+    return int(name) if _EPOCH.fullmatch(name) else None
+
+
+def state_folder(process: str) -> str:
+    return f"{STATE}/{process}"
+
+
+def sink_position_path(sink: str) -> str:
+    return f"{SINKS}/{escape(sink)}.json"
+
+
+def request_path(what: str) -> str:
+    return f"{REQUESTS}/{what}"

@@ -15,6 +15,7 @@ from lamina.errors import Corrupt, LogDamaged, Unsupported
 from lamina.format import canonical
 from lamina.format.canonical import Json
 from lamina.format.fields import Fields
+from lamina.format.pipeline_record import PipelineRecord, decode_record, encode_record
 from lamina.ids import CheckpointId
 
 LOG_VERSION = 1
@@ -25,10 +26,16 @@ STATE_EVERY = 32
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """From here on *generation* owns the pipeline; its WAL is in *home*."""
+    """From here on *generation* owns the pipeline; its WAL is in *home*.
+
+    *tip* is the newest checkpoint that counts, where a recovery has given up what stood above it:
+    its id, or empty if none counts. None leaves it as it is.
+    """
 
     generation: int
     home: str
+    pipeline: PipelineRecord | None = None
+    tip: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +98,8 @@ class LogState:
     epoch_max: int
     checkpoints: tuple[Committed, ...]
     pins: tuple[tuple[str, CheckpointId], ...]
+    pipeline: PipelineRecord | None = None
+    tip: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +257,9 @@ def _open(data: bytes, where: str, size_max: int) -> Fields:
 
 def _encode_body(body: Body) -> Mapping[str, Json]:
     match body:
-        case Takeover(generation, home):
-            return {"generation": generation, "home": home}
+        case Takeover():
+            named: dict[str, Json] = {"generation": body.generation, "home": body.home}
+            return named | _encode_line(body)
         case Checkpoint():
             return _encode_checkpoint(body)
         case Rewind(epoch, to, to_epoch):
@@ -265,7 +275,9 @@ def _encode_body(body: Body) -> Mapping[str, Json]:
 def _decode_body(kind: str, fields: Fields, where: str) -> Body:
     match kind:
         case "TAKEOVER":
-            return Takeover(fields.integer("generation", least=1), fields.text("home"))
+            return Takeover(
+                fields.integer("generation", least=1), fields.text("home"), *_decode_line(fields)
+            )
         case "CHECKPOINT":
             return _decode_checkpoint(fields)
         case "REWIND":
@@ -311,7 +323,7 @@ def _decode_checkpoint(fields: Fields) -> Checkpoint:
 
 
 def _encode_state(state: LogState) -> Mapping[str, Json]:
-    return {
+    folded: dict[str, Json] = {
         "generation": state.generation,
         "home": state.home,
         "home_since": state.home_since,
@@ -325,10 +337,12 @@ def _encode_state(state: LogState) -> Mapping[str, Json]:
         ],
         "pins": {name: str(id) for name, id in state.pins},
     }
+    return folded | _encode_line(state)
 
 
 def _decode_state(value: Any, where: str) -> LogState:
     fields = Fields(value, where, "state", error=LogDamaged)
+    pipeline, tip = _decode_line(fields)
     return LogState(
         generation=fields.integer("generation"),
         home=fields.text("home"),
@@ -341,7 +355,27 @@ def _decode_state(value: Any, where: str) -> LogState:
         pins=tuple(
             (name, _id(text, fields)) for name, text in sorted(fields.text_map("pins").items())
         ),
+        pipeline=pipeline,
+        tip=tip,
     )
+
+
+def _encode_line(of: Takeover | LogState) -> dict[str, Json]:
+    """Left out where nothing is said: older entries have the bytes they always had."""
+    record: dict[str, Json] = {}
+    if of.pipeline is not None:
+        record["pipeline"] = encode_record(of.pipeline)
+    if of.tip is not None:
+        record["tip"] = of.tip
+    return record
+
+
+def _decode_line(fields: Fields) -> tuple[PipelineRecord | None, str | None]:
+    record = fields.optional_object("pipeline")
+    tip = fields.text("tip", None)
+    if tip:
+        fields.parsed("tip", tip, CheckpointId.parse)
+    return None if record is None else decode_record(record), tip
 
 
 def _decode_committed(fields: Fields) -> Committed:

@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeAlias
 from lamina.format.canonical import Json, sha256_hex
 from lamina.format.inline import checked, to_base64
 from lamina.format.names import RunKind
+from lamina.format.pipeline_record import PipelineRecord
 from lamina.ids import CheckpointId
 
 VNODE_COUNT = 256
@@ -229,8 +230,9 @@ class CheckpointManifest:
     parent_epoch: int | None = None  # the epoch this one follows (R4)
     commit_digest: str | None = None
     parent_commit_digest: str | None = None
-    pipeline_id: str | None = None
+    pipeline_id: str | None = None  # without `pipeline` it is a name: old releases had no ids
     pipeline_hash: str | None = None
+    pipeline: PipelineRecord | None = None  # what it was when this was made
     source_offsets: Mapping[str, ConnectorCheckpoint] = field(default_factory=dict)
     table_offsets: Mapping[str, ConnectorCheckpoint] = field(default_factory=dict)
     sink_epochs: Mapping[str, int] = field(default_factory=dict)  # last epoch published

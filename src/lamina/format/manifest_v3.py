@@ -30,6 +30,7 @@ from lamina.format.manifest_model import (
     Sidecar,
     SinkCommitStatus,
 )
+from lamina.format.pipeline_record import PipelineRecord, decode_record
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
@@ -69,6 +70,11 @@ def _origin(outer: Fields) -> Origin | None:
     return Origin(version, f.text("checkpoint_id"), f.rest())
 
 
+def _pipeline(outer: Fields) -> PipelineRecord | None:
+    f = outer.optional_object("pipeline")
+    return None if f is None else decode_record(f)
+
+
 class _Reader:
     """Reads the JSON value back; *strict* is off for what LaminarDB wrote.
 
@@ -92,6 +98,7 @@ class _Reader:
             parent_commit_digest=self._digest(f, "parent_commit_digest", optional=True),
             pipeline_id=f.text("pipeline_id", None),
             pipeline_hash=self._digest(f, "pipeline_hash", optional=True),
+            pipeline=_pipeline(f),
             source_offsets=f.map_of("source_offsets", _connector),
             table_offsets=f.map_of("table_offsets", _connector),
             sink_epochs=f.integer_map("sink_epochs", least=0),

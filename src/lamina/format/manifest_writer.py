@@ -27,6 +27,7 @@ from lamina.format.manifest_model import (
     Sidecar,
     SinkCommitStatus,
 )
+from lamina.format.pipeline_record import encode_record
 
 VERSION = 3
 
@@ -47,6 +48,7 @@ def to_json(manifest: CheckpointManifest) -> Json:
             "parent_commit_digest": m.parent_commit_digest,
             "pipeline_id": m.pipeline_id,
             "pipeline_hash": m.pipeline_hash,
+            "pipeline": None if m.pipeline is None else encode_record(m.pipeline),
             "source_offsets": {k: _connector(v) for k, v in m.source_offsets.items()},
             "table_offsets": {k: _connector(v) for k, v in m.table_offsets.items()},
             "sink_epochs": m.sink_epochs,

@@ -32,6 +32,7 @@ class RunOptions(TypedDict, total=False):
     lose_after: int | None  # give up every epoch after this one, for ever
     take_over_home: bool  # the home that owns the pipeline is lost
     start_fresh: bool  # give up everything
+    same_pipeline: bool  # it is the one that home, store and sinks belong to
     sinks_from_now: Collection[str]  # sinks that need not get the epochs they lack
     reuse_state: Collection[str]  # streams whose state still means the same
     drop_state: Collection[str]  # streams that are gone, and whose state may go
@@ -60,6 +61,7 @@ def settings_of(place: PipelinePlace, file: str, options: RunOptions) -> RunSett
             lose_after=options.get("lose_after"),
             take_over_home=options.get("take_over_home", False),
             start_fresh=options.get("start_fresh", False),
+            same_pipeline=options.get("same_pipeline", False),
             sinks_from_now=frozenset(options.get("sinks_from_now", ())),
         ),
         out=options.get("out"),

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from lamina.disk.base import Disk
-from lamina.engine.opening import STATE
 from lamina.errors import Corrupt, DigestMismatch, NotFound, SizeMismatch, Unsupported
 from lamina.format.commit import StagedFile
 from lamina.format.findings import Severity
+from lamina.format.home_names import STATE, state_folder
 from lamina.state.run_file import check_run, open_run
 from lamina.wal.examination import Trouble
 
@@ -57,9 +57,9 @@ def check_staged(disk: Disk, file: StagedFile, *, needed: bool, done: Done) -> T
 def run_files(disk: Disk) -> tuple[str, ...]:
     """Those of the process that has the home, and what a killed one has left behind."""
     return tuple(
-        f"{STATE}/{process}/{name}"
+        f"{state_folder(process)}/{name}"
         for process in disk.list(STATE)
-        for name in disk.list(f"{STATE}/{process}")
+        for name in disk.list(state_folder(process))
         if not name.startswith(".") and not name.endswith(".tmp")  # being written
     )
 

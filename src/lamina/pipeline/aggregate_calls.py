@@ -5,32 +5,62 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lamina.pipeline.aggregates import AGGREGATES, Partial, average
-from lamina.pipeline.expressions import Words, after_dot, calls, normal, sign
+from lamina.pipeline.aggregates import AGGREGATES, Part
+from lamina.pipeline.expressions import Words, after_dot, by_comma, calls, sign
 from lamina.pipeline.key_types import refused_value
+from lamina.pipeline.keys import Names
 from lamina.pipeline.tokens import Script
+from lamina.state.merge import Merge
 
 
 @dataclass(frozen=True, slots=True)
 class PartialColumn:
-    sql: str
-    merge: str
+    name: str  # in the state
+    sql: str  # what Spark computes
+    meaning: str  # the same in one spelling, for comparing and for people
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """The arguments of a call and its FILTER, as they were written and in one spelling."""
+
+    arguments: tuple[str, ...]
+    spelled: tuple[str, ...]
+    filter: str = ""
+    spelled_filter: str = ""
+
+    def sql(self, template: str) -> str:
+        return template.format(*self.arguments, all=", ".join(self.arguments)) + self.filter
+
+    def meaning(self, template: str) -> str:
+        return template.format(*self.spelled, all=", ".join(self.spelled)) + self.spelled_filter
 
 
 class AggregateCalls:
     """The partial columns that were needed so far; the same one twice is one column."""
 
     def __init__(
-        self, script: Script, type_of: Callable[[str], str], is_aggregate: Callable[[str], bool]
+        self,
+        script: Script,
+        names: Names,
+        type_of: Callable[[str], str],
+        is_aggregate: Callable[[str], bool],
     ) -> None:
         self._script = script
+        self._names = names
         self._type_of = type_of
         self._is_aggregate = is_aggregate
-        self._found: dict[tuple[str, ...], PartialColumn] = {}
+        self._parts: dict[tuple[str, ...], tuple[str, tuple[PartialColumn, ...]]] = {}
 
     @property
     def columns(self) -> tuple[PartialColumn, ...]:
-        return tuple(self._found.values())
+        return tuple(column for _, columns in self._parts.values() for column in columns)
+
+    @property
+    def merges(self) -> tuple[Merge, ...]:
+        return tuple(
+            Merge(f, tuple(c.name for c in columns)) for f, columns in self._parts.values()
+        )
 
     def first(self, words: Words) -> int | None:
         """Where the first aggregate is called, if one is."""
@@ -47,34 +77,46 @@ class AggregateCalls:
         inner = words[index + 2 : close]
         if inner[0].upper == "ALL" and len(inner) > 1:
             inner = inner[1:]
-        self._check_type(words, index, inner)
-        return self._over_partials(words[index].text.lower(), inner, condition), end
+        return self._over_partials(words, index, self._call(inner, condition)), end
 
-    def _check_type(self, words: Words, index: int, inner: Words) -> None:
-        """What Spark can compare, the merge of old and new values may not."""
+    def _call(self, inner: Words, condition: Words) -> _Call:
+        arguments = by_comma(inner)
+        texts = tuple(self._script.slice(each) for each in arguments)
+        spelled = tuple(self._names.spelled(each) for each in arguments)
+        if not condition:
+            return _Call(texts, spelled)
+        text, said = self._script.slice(condition), self._names.spelled(condition)
+        return _Call(texts, spelled, f" FILTER (WHERE {text})", f" filter (where {said})")
+
+    def _over_partials(self, words: Words, index: int, call: _Call) -> str:
         name = words[index].text.lower()
-        if name not in ("min", "max", "sum"):
-            return
-        kind = self._type_of(f"{name}({self._script.slice(inner)})")
-        reason = refused_value(name, kind)
-        if reason is not None:
-            raise self._script.bad(f"{name}() of type {kind}: {reason}", words[index])
-
-    def _over_partials(self, name: str, inner: Words, condition: Words) -> str:
-        arguments = self._script.slice(inner)
-        where = f" FILTER (WHERE {self._script.slice(condition)})" if condition else ""
-        known = AGGREGATES[name]
-        if known is None:
-            known = average(self._type_of(f"avg({arguments})"), self._type_of(f"sum({arguments})"))
-        same = (*map(normal, inner), "FILTER", *map(normal, condition))
-        columns = [self._column(partial, arguments, where, same) for partial in known.partials]
+        row = AGGREGATES[name]
+        if row.arguments is not None and len(call.arguments) != row.arguments:
+            given = len(call.arguments)
+            message = f"{name}() takes {row.arguments} arguments; it was given {given}"
+            raise self._script.bad(message, words[index])
+        unfiltered = _Call(call.arguments, call.spelled)
+        known = row.made(lambda template: self._type_of(unfiltered.sql(template)))
+        for part in known.parts:
+            kind = self._type_of(unfiltered.sql(part.columns[-1]))
+            reason = refused_value(part.merge, kind)
+            if reason is not None:
+                raise self._script.bad(f"{name}() of type {kind}: {reason}", words[index])
+        columns = [column for part in known.parts for column in self._columns(part, call)]
         return f"({known.final.format(*columns)})"
 
-    def _column(self, partial: Partial, arguments: str, where: str, same: tuple[str, ...]) -> str:
-        sql = partial.sql.format(arguments=arguments) + where
-        identity = (partial.sql, partial.merge, *same)
-        self._found.setdefault(identity, PartialColumn(sql, partial.merge))
-        return f"p{list(self._found).index(identity)}"
+    def _columns(self, part: Part, call: _Call) -> list[str]:
+        identity = (part.merge, *(call.meaning(template) for template in part.columns))
+        if identity not in self._parts:
+            first = len(self.columns)
+            made = (
+                PartialColumn(f"p{first + i}", call.sql(template), meaning)
+                for i, (template, meaning) in enumerate(
+                    zip(part.columns, identity[1:], strict=True)
+                )
+            )
+            self._parts[identity] = part.merge, tuple(made)
+        return [column.name for column in self._parts[identity][1]]
 
     def _check(self, words: Words, index: int, close: int) -> None:
         call, inner = words[index], words[index + 2 : close]

@@ -19,9 +19,10 @@ from lamina.pipeline.expressions import Words, calls
 from lamina.pipeline.key_types import refused_key
 from lamina.pipeline.keys import Key, Names, read_keys
 from lamina.pipeline.model import Emit, Pipeline, Sink, Source, Stream
-from lamina.pipeline.nesting import nests, window_time
+from lamina.pipeline.nesting import column_behind, column_of, nests, window_time
 from lamina.pipeline.select import Select, read_select
 from lamina.pipeline.tokens import bad_at
+from lamina.pipeline.updates import ADVICE, is_over, kept_columns
 from lamina.pipeline.windows import arguments
 
 _NO_WATERMARK = "Give the source a WATERMARK column DELAY OF INTERVAL n unit"
@@ -184,6 +185,7 @@ class _Checks:
             if stream.emit is not None:
                 said = f"EMIT {stream.emit.value.upper()}"
                 raise script.bad(f"{said} in a stream without aggregates", 0, "Leave it out")
+            self._check_where(shape)
             return
         updating = self._updating_input(stream.name)
         if updating is not None:
@@ -194,7 +196,28 @@ class _Checks:
                 f"Let {updating!r} EMIT ON WINDOW CLOSE, or read what it reads",
             )
         self._check_emit(shape)
+        if shape.is_updating and shape.select.having:
+            message = "HAVING with EMIT ON UPDATE: of a group that no longer meets it the last row"
+            at = shape.select.having[0]
+            raise script.bad(f"{message} would stay the newest", at, ADVICE)
         self._check_key_types(shape)
+
+    def _check_where(self, shape: Shape) -> None:
+        """Rows of an updating stream are all passed on, or none of a key."""
+        select, updating = shape.select, self._updating_input(shape.stream.name)
+        if updating is None or not select.where:
+            return
+        kept = kept_columns(
+            self._inputs[select.table.text.lower()], self._select, self.input_stream
+        )
+        if kept is None or not is_over(select.where, kept, shape.names.qualifier):
+            message = f"WHERE over the updating stream {updating!r}: of a row that no longer meets"
+            raise select.script.bad(
+                f"{message} it the last version would stay the newest", select.where[0], ADVICE
+            )
+
+    def _select(self, name: str) -> Select:
+        return self._shapes[name].select
 
     def _check_emit(self, shape: Shape) -> None:
         script, emit = shape.select.script, shape.stream.emit
@@ -260,10 +283,14 @@ class _Checks:
 
     def _window_column(self, shape: Shape) -> str | None:
         """The column of a source that a window is over; None if it is anything else."""
-        source = self._source_read(shape)
         time = arguments(_window_of(shape))[0]
-        if source is None or not time:
+        if not time:
             return None
+        reads = self.input_stream(shape.stream.name)
+        if reads is not None:
+            behind = column_behind(column_of(time), reads, self._select, self.input_stream)
+            columns = self._source_of(shape.stream.name).columns
+            return next((c.name for c in columns if c.name.lower() == behind), None)
         elements = shape.names.elements(time)
         name = time[-1].text.lower()
         is_column = len(elements) == 1 and name in shape.names.columns

@@ -47,7 +47,8 @@ class Aggregation:
     merges: tuple[Merge, ...]
     outputs: tuple[str, ...]
     _partial: tuple[str, str, str] = field(repr=False)  # columns, their expressions, the rest
-    _final: tuple[str, str, str] = field(repr=False)  # outputs, columns of the state, HAVING
+    _final: tuple[tuple[str, ...], str, str] = field(repr=False)
+    """The expressions of the outputs, the columns of the state, HAVING."""
     columns: tuple[str, ...] | None = None
     """The columns of the state that the outputs are, if they are nothing but that, and all rows."""
     key_outputs: tuple[str, ...] | None = None
@@ -64,13 +65,17 @@ class Aggregation:
         """Rows of the state as people see them.
 
         A row of which the column *carry* is not null always comes through, and the column with it.
+        It is no row of the state: nothing is computed of it, because that might fail.
         """
-        outputs, columns, having = self._final
+        expressions, columns, having = self._final
         if carry:
-            outputs, columns = f"{outputs}, {carry}", f"{columns}, {carry}"
-            having = f"({having}) OR {carry} IS NOT NULL" if having else ""
+            columns = f"{columns}, {carry}"
+            expressions = tuple(f"CASE WHEN {carry} IS NULL THEN {e} END" for e in expressions)
+            having = f"CASE WHEN {carry} IS NULL THEN {having} ELSE true END" if having else ""
+        outputs = [f"{e} AS {_quoted(n)}" for e, n in zip(expressions, self.outputs, strict=True)]
+        listed = ", ".join([*outputs, carry] if carry else outputs)
         where = f" WHERE {having}" if having else ""
-        return f"SELECT {outputs} FROM (SELECT {columns} FROM {view}){where}"
+        return f"SELECT {listed} FROM (SELECT {columns} FROM {view}){where}"
 
     @property
     def time(self) -> str | None:
@@ -108,7 +113,8 @@ class _Compiler:
         self._script = select.script
         self._columns = columns
         self._is_aggregate = is_aggregate
-        self._aggregates = AggregateCalls(select.script, type_of, is_aggregate)
+        self._names = Names((select.alias or select.table).text.lower(), columns)
+        self._aggregates = AggregateCalls(select.script, self._names, type_of, is_aggregate)
         self._keys = read_keys(select, columns)
         self._window = self._find_window()
 
@@ -135,16 +141,14 @@ class _Compiler:
         names = [self._name(item, index) for index, item in enumerate(select.items)]
         self._check_names(names)
         outputs, having = self._finals()
-        named = [f"{text} AS {_quoted(name)}" for text, name in zip(outputs, names, strict=True)]
-        parts = self._aggregates.columns
         return Aggregation(
             table=select.table.text,
             keys=self._state_keys(),
             window=self._window,
-            merges=tuple(Merge(part.merge, (f"p{i}",)) for i, part in enumerate(parts)),
+            merges=self._aggregates.merges,
             outputs=tuple(names),
             _partial=self._partial_text(),
-            _final=(", ".join(named), self._state_view(), having),
+            _final=(tuple(outputs), self._state_view(), having),
             columns=None if having else self._plain_columns(outputs),
             key_outputs=self._key_outputs(outputs, names),
         )
@@ -161,7 +165,7 @@ class _Compiler:
 
     def _plain_columns(self, outputs: list[str]) -> tuple[str, ...] | None:
         """Outputs that are columns of the state, by their names there; None if one is more."""
-        known = {*self._state_keys(), *(f"p{i}" for i in range(len(self._aggregates.columns)))}
+        known = {*self._state_keys(), *(part.name for part in self._aggregates.columns)}
         found = [_PLAIN.fullmatch(text) for text in outputs]
         names = ["_".join(filter(None, each.groups())).lower() if each else "" for each in found]
         return tuple(names) if known.issuperset(names) else None
@@ -169,8 +173,7 @@ class _Compiler:
     def _finals(self) -> tuple[list[str], str]:
         """Every item and HAVING over state columns; they fill the list of partials."""
         select = self._select
-        names = Names((select.alias or select.table).text.lower(), self._columns)
-        finals = Finals(self._script, names, self._keys, self._window, self._aggregates)
+        finals = Finals(self._script, self._names, self._keys, self._window, self._aggregates)
         outputs: list[str] = []
         before: dict[str, Words] = {}
         for item in select.items:
@@ -213,8 +216,8 @@ class _Compiler:
         texts = self._key_texts()
         names = self._state_keys()
         keys = [f"{text} AS {name}" for text, name in zip(texts, names, strict=True)]
-        parts = [f"{part.sql} AS p{i}" for i, part in enumerate(self._aggregates.columns)]
-        outer = [*names, *(f"p{i}" for i in range(len(parts)))]
+        parts = [f"{part.sql} AS {part.name}" for part in self._aggregates.columns]
+        outer = [*names, *(part.name for part in self._aggregates.columns)]
         where = f" WHERE {select.text(select.where)}" if select.where else ""
         group = f" GROUP BY {', '.join(map(_as_key, texts))}" if texts else ""
         alias = _quoted((select.alias or select.table).text)
@@ -236,7 +239,7 @@ class _Compiler:
         for index in range(len(self._keys)):
             pair = f"named_struct('start', k{index}_start, 'end', k{index}_end) AS k{index}"
             columns.append(pair if index == self._window else f"k{index}")
-        return ", ".join([*columns, *(f"p{i}" for i in range(len(self._aggregates.columns)))])
+        return ", ".join([*columns, *(part.name for part in self._aggregates.columns)])
 
     # names
 

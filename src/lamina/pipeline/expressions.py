@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lamina.pipeline.tokens import Word
+from lamina.pipeline.tokens import Word, is_plain
 
 Words = tuple[Word, ...]
 LOOSEST, TIGHTEST = -1, 12
+_PREFIXES = {"RAW_STRING": "r", "HEX_STRING": "x"}
 _UNARY = 10
 
 _COMPARISONS = ("=", "==", "<>", "!=", "<", ">", "<=", ">=", "<=>")
@@ -71,6 +72,17 @@ def closing(words: Words, index: int) -> int:
     depth = words[index].depth
     inner = range(index + 1, len(words))
     return next(i for i in inner if words[i].depth == depth and words[i].upper in (")", "]", "}"))
+
+
+def by_comma(words: Words) -> list[Words]:
+    """The parts of a list, which has no brackets around it."""
+    parts: list[Words] = []
+    start = 0
+    for index, word in enumerate(words):
+        if word.upper == "," and word.depth == words[0].depth:
+            parts.append(words[start:index])
+            start = index + 1
+    return [*parts, words[start:]]
 
 
 def after_dot(words: Words, index: int) -> bool:
@@ -204,9 +216,27 @@ def stands_alone(words: Words, first: int, last: int, loosest: int) -> bool:
     return left < loosest and right <= loosest
 
 
+def spelled(word: Word) -> str:
+    """A word in one spelling, which still is SQL."""
+    if word.is_string:
+        quoted = word.text.replace("'", "''")
+        return f"{_PREFIXES.get(word.literal, word.literal)}'{quoted}'"
+    if word.is_quoted and not is_plain(word.text):
+        return "`" + word.text.lower().replace("`", "``") + "`"
+    return word.text.lower()
+
+
+def space(left: Word, right: Word) -> str:
+    """What stands between two words in one spelling: a space, or nothing."""
+    if right.upper in (")", "]", "[", ",", ".", "::") or left.upper in ("(", "[", ".", "::"):
+        return ""
+    is_call = right.upper == "(" and left.is_name and left.upper not in _INSIDE
+    return "" if is_call else " "
+
+
 def normal(word: Word) -> str:
     """For comparing: names are the same in any case and in any quotes, literals are not."""
     if word.is_string:
-        return f"'{word.text}"
+        return f"{word.literal}'{word.text}"  # X'41' is not '41'
     name = word.text.lower()
     return f"`{name}" if word.is_quoted and not name.replace("_", "a").isalnum() else name

@@ -29,7 +29,7 @@ def refused_key(kind: str) -> str | None:
 
 def refused_value(merge: str, kind: str) -> str | None:
     """Why old and new values of this type cannot be merged so; None if they can."""
-    if merge in ("min", "max") and not _ORDERED.fullmatch(kind):
+    if merge in ("min", "max", "first_by", "last_by") and not _ORDERED.fullmatch(kind):
         if kind.startswith("string"):
             return "its order is not that of its bytes"
         return "there is no order of such values here"

@@ -14,6 +14,8 @@ from lamina.pipeline.expressions import (
     is_reference,
     normal,
     sign,
+    space,
+    spelled,
     stands_alone,
     strength,
 )
@@ -47,6 +49,16 @@ class Names:
             found.append(Element(normal(words[last]), index, last))
             index = last + 1
         return found
+
+    def spelled(self, words: Words) -> str:
+        """An expression in one spelling: without comments, qualifiers and upper case."""
+        said = ""
+        before: Word | None = None
+        for element in self.elements(words):
+            word = words[element.last]
+            said += ("" if before is None else space(before, word)) + spelled(word)
+            before = word
+        return said
 
     def _is_qualified(self, words: Words, index: int) -> bool:
         if (

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from lamina.pipeline.definitions import UNITS_US
 from lamina.pipeline.expressions import Words
+from lamina.pipeline.keys import Names
 from lamina.pipeline.select import Item, Select
 from lamina.pipeline.windows import lengths_of
 
@@ -65,7 +66,7 @@ def column_of(words: Words) -> str | None:
 def item_of(select: Select, name: str) -> Words | None:
     """The expression that a column is in a SELECT; of `*` the column itself is not known here."""
     for item in select.items:
-        if _name(item) == name:
+        if name_of(item) == name:
             return item.words
     return None
 
@@ -86,7 +87,8 @@ def time_of(words: Words) -> str | None:
     return None
 
 
-def _name(item: Item) -> str | None:
+def name_of(item: Item) -> str | None:
+    """The name of a column of a SELECT, in lower case, if it has one."""
     return item.alias.lower() if item.alias is not None else column_of(item.words)
 
 
@@ -99,6 +101,34 @@ def _micros(text: str) -> int | None:
     if None in units:
         return None
     return sum(int(n) * (u or 0) for (n, _), u in zip(found, units, strict=True))
+
+
+def column_behind(
+    name: str | None,
+    reads: str,
+    select_of: Callable[[str], Select],
+    input_of: Callable[[str], str | None],
+) -> str | None:
+    """The column of a source that a column of the stream *reads* is, under whatever names.
+
+    None if it is anything else than a column that is passed on as it is.
+    """
+    at: str | None = reads
+    while at is not None and name is not None:
+        select = select_of(at)
+        if select.keys:
+            return None  # of a group, not of a row
+        words = item_of(select, name)
+        if words is not None or not has_star(select):
+            name = _plain_column(select, words) if words else None
+        at = input_of(at)
+    return name
+
+
+def _plain_column(select: Select, words: Words) -> str | None:
+    """As `column_of`, but no field of a struct."""
+    names = Names((select.alias or select.table).text.lower(), ())
+    return column_of(words) if len(names.elements(words)) == 1 else None
 
 
 Resolve = Callable[[str], "tuple[Select, bool] | None"]

@@ -53,7 +53,7 @@ class Word:
     is_string: bool
     is_quoted: bool
     depth: int  # of brackets around it
-    is_raw: bool = False  # a literal other than '...' and "..."
+    literal: str = ""  # which kind, if it is another one than '...' and "...": X'41', r'a'
 
     @property
     def upper(self) -> str:
@@ -144,7 +144,7 @@ def _words(text: str, tokens: list[Token]) -> Iterator[Word]:
             is_string=kind in _LITERALS,
             is_quoted=kind is TokenType.IDENTIFIER,
             depth=depth,
-            is_raw=kind in _LITERALS and kind is not TokenType.STRING,
+            literal=kind.name if kind in _LITERALS and kind is not TokenType.STRING else "",
         )
         depth += kind in _OPEN
 
@@ -169,7 +169,7 @@ def _joined(words: Iterable[Word], text: str) -> Iterator[Word]:
 
 def _is_doubled_quote(left: Word, right: Word, text: str) -> bool:
     """Two literals without a space between are one with a quote in it; r'a''b' stays two."""
-    plain = left.is_string and right.is_string and not left.is_raw and not right.is_raw
+    plain = left.is_string and right.is_string and not left.literal and not right.literal
     return plain and left.end == right.start and text[left.start] == text[right.start]
 
 

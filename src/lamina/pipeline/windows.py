@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lamina.pipeline.expressions import Words
+from lamina.pipeline.expressions import Words, by_comma
 from lamina.pipeline.keys import is_window
 from lamina.pipeline.tokens import Script
 
@@ -52,12 +52,4 @@ def lengths_of(words: Words) -> list[str]:
 
 def arguments(words: Words) -> list[Words]:
     """The arguments of a call that is all of *words*."""
-    inner = words[2:-1]
-    depth = words[0].depth + 1
-    parts: list[Words] = []
-    start = 0
-    for index, word in enumerate(inner):
-        if word.upper == "," and word.depth == depth:
-            parts.append(inner[start:index])
-            start = index + 1
-    return [*parts, inner[start:]]
+    return by_comma(words[2:-1])

@@ -39,6 +39,7 @@ from lamina.format.log import (
     Unpin,
     kind_of,
 )
+from lamina.format.pipeline_record import PipelineRecord
 from lamina.ids import CheckpointId
 
 COPY_HOME = "copy:"
@@ -63,6 +64,8 @@ class History:
     epoch_max: int = 0
     checkpoints: tuple[Committed, ...] = ()  # those that exist, in the order of the log
     pins: Mapping[str, CheckpointId] = field(default_factory=dict)
+    pipeline: PipelineRecord | None = None  # as it was last started; None: nobody said
+    tip: str | None = None  # the newest that counts, or empty; None: nobody said
 
     def find(self, id: CheckpointId) -> Committed | None:
         return self._by_id.get(id)
@@ -73,7 +76,14 @@ class History:
 
     @cached_property
     def newest(self) -> Committed | None:
-        """The checkpoint with the highest epoch; the later entry of two with the same."""
+        """The newest of the line that counts: not one that a person gave up, or rewound from."""
+        if self.tip is None:  # the log does not say
+            return self.highest
+        return self.find(CheckpointId.parse(self.tip)) if self.tip else None
+
+    @cached_property
+    def highest(self) -> Committed | None:
+        """The checkpoint with the highest epoch of any line; the later entry of two equal ones."""
         return max(self.checkpoints, key=lambda c: (c.epoch, c.seq), default=None)
 
     def pinned(self, id: CheckpointId) -> tuple[str, ...]:
@@ -98,7 +108,14 @@ def follow(history: History, entry: Entry, digest: str, where: str) -> History:
     if due_for_state(entry.seq) != (entry.state is not None):
         must = "should" if entry.state is None else "should not"
         raise LogDamaged(f"entry {entry.seq} {must} carry the state of the log", where=where)
-    if entry.state is not None and entry.state != state_of(after):
+    if entry.state is None:
+        return after
+    # A release that did not know these two leaves them out: from there on nobody has said.
+    if entry.state.pipeline is None:
+        after = replace(after, pipeline=None)
+    if entry.state.tip is None:
+        after = replace(after, tip=None)
+    if entry.state != state_of(after):
         raise LogDamaged(f"entry {entry.seq} carries a wrong state of the log", where=where)
     return after
 
@@ -140,9 +157,9 @@ def judge_forget(history: History, id: CheckpointId) -> None:
             f"checkpoint {id} is the savepoint {', '.join(names)}",
             advice="Drop the savepoint first: lamina savepoint drop NAME",
         )
-    newest = history.newest
-    assert newest is not None
-    if id == newest.id:
+    highest = history.highest
+    assert highest is not None
+    if id == highest.id:
         raise StillNeeded(f"checkpoint {id} is the newest", advice="The newest is always kept")
     if id == history.base:
         raise StillNeeded(f"the pipeline goes on from checkpoint {id}")
@@ -171,6 +188,8 @@ def state_of(history: History) -> LogState:
         epoch_max=history.epoch_max,
         checkpoints=history.checkpoints,
         pins=tuple(sorted(history.pins.items())),
+        pipeline=history.pipeline,
+        tip=history.tip,
     )
 
 
@@ -191,6 +210,8 @@ def resume(entry: Entry, digest: str, where: str) -> History:
         epoch_max=state.epoch_max,
         checkpoints=state.checkpoints,
         pins=dict(state.pins),
+        pipeline=state.pipeline,
+        tip=state.tip,
     )
 
 
@@ -266,10 +287,8 @@ def _judge_pin(history: History, name: str, id: CheckpointId) -> None:
 def _effect(history: History, entry: Entry, digest: str) -> History:
     at = replace(history, seq=entry.seq, digest=digest)
     match entry.body:
-        case Takeover(generation, home):
-            since = at.home_since if home == at.home else generation
-            at = replace(at, generation=generation, home=home, home_since=since, base=None)
-            return _lineage(at, entry)
+        case Takeover() as body:
+            return _lineage(_taken_over(at, body), entry)
         case Checkpoint() as body:
             committed = Committed(entry.seq, entry.generation, body)
             at = replace(
@@ -277,10 +296,13 @@ def _effect(history: History, entry: Entry, digest: str) -> History:
                 checkpoints=(*at.checkpoints, committed),
                 base=body.id,
                 epoch_max=max(at.epoch_max, body.epoch),
+                # Copies come in any order: of those the highest epoch is the newest.
+                tip=None if at.home.startswith(COPY_HOME) else str(body.id),
             )
             return _lineage(at, entry)
         case Rewind(epoch, to, _):
-            return _lineage(replace(at, base=to, epoch_max=max(at.epoch_max, epoch)), entry)
+            epoch_max = max(at.epoch_max, epoch)
+            return _lineage(replace(at, base=to, tip=str(to), epoch_max=epoch_max), entry)
         case Pin(name, id):
             return replace(at, pins={**at.pins, name: id})
         case Unpin(name):
@@ -288,6 +310,19 @@ def _effect(history: History, entry: Entry, digest: str) -> History:
         case Forget(ids):
             kept = tuple(c for c in at.checkpoints if c.id not in ids)
             return replace(at, checkpoints=kept)
+
+
+def _taken_over(history: History, body: Takeover) -> History:
+    """A copy belongs to nobody; a release that names no pipeline has not changed which it is."""
+    at = replace(history, generation=body.generation, home=body.home, base=None)
+    at = replace(at, home_since=at.home_since if body.home == history.home else body.generation)
+    if body.home.startswith(COPY_HOME):
+        return replace(at, pipeline=None, tip=None)
+    return replace(
+        at,
+        pipeline=body.pipeline or at.pipeline,
+        tip=at.tip if body.tip is None else body.tip,
+    )
 
 
 def _lineage(history: History, entry: Entry) -> History:

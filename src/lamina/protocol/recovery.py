@@ -75,8 +75,9 @@ def check_claim(history: History, home: str, *, other_home: bool) -> None:
     owner = history.home
     if owner in ("", home) or owner.startswith(COPY_HOME) or other_home:
         return
+    whose = f"the pipeline {history.pipeline.owner}" if history.pipeline else "a pipeline"
     raise Refused(
-        f"this pipeline's WAL is in the home {owner}, not in {home}",
+        f"the store belongs to {whose} whose WAL is in the home {owner}, not in {home}",
         advice="Start it there. If that home is lost for ever, --take-over-home (in Python "
         "RecoveryConfig(take_over_home=True)) gives up every epoch after the newest checkpoint",
     )

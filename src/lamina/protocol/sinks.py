@@ -12,6 +12,7 @@ from enum import Enum
 
 from lamina.errors import Diverged, Fenced, Refused
 from lamina.format.commit import Point, SinkAhead
+from lamina.format.pipeline_record import Owner
 from lamina.protocol.driver import Commit, publish_line
 
 
@@ -19,7 +20,7 @@ from lamina.protocol.driver import Commit, publish_line
 class SinkPosition:
     """What the outside system itself says it has."""
 
-    pipeline: str
+    pipeline: Owner
     generation: int
     point: Point | None
 
@@ -35,11 +36,10 @@ def seen_as(at: Point | None, accepted: SinkAhead | None) -> Point | None:
 
 
 def judge_publish(
-    position: SinkPosition, point: Point, *, pipeline: str, generation: int
+    position: SinkPosition, point: Point, *, pipeline: Owner, generation: int
 ) -> Publish:
     """What a sink itself can tell: whose it is, who has claimed it, and that epochs only rise."""
-    if position.pipeline not in ("", pipeline):
-        raise Refused(f"the sink belongs to the pipeline {position.pipeline!r}")
+    check_owner(position, pipeline)
     if position.generation > generation:
         raise Fenced(f"the sink has seen generation {position.generation}, this is {generation}")
     at = position.point
@@ -59,7 +59,7 @@ def decide_publish(
     position: SinkPosition,
     commit: Commit,
     *,
-    pipeline: str,
+    pipeline: Owner,
     generation: int,
     accepted: SinkAhead | None = None,
 ) -> Publish:
@@ -119,6 +119,15 @@ def _missing(
         if commit.follows == at:
             return tuple(reversed(walked))
     return None
+
+
+def check_owner(position: SinkPosition, pipeline: Owner) -> None:
+    """A sink belongs to one pipeline for ever."""
+    if position.pipeline.id not in ("", pipeline.id):
+        raise Refused(
+            f"the sink belongs to the pipeline {position.pipeline}, not to {pipeline}",
+            advice="Give each pipeline a sink of its own",
+        )
 
 
 def check_fence(position: SinkPosition, generation: int) -> None:

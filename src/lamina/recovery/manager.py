@@ -16,23 +16,26 @@ from pathlib import Path
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.parallel import run_bounded
 from lamina.checkpoint.progress import Progress, Report, silent
-from lamina.clock import Clock, SystemClock
+from lamina.clock import Clock, SystemClock, new_writer_id
 from lamina.disk.base import Disk, Lock
 from lamina.errors import AlreadyExists, Corrupt, Fenced, NotFound, Refused, StoreError
 from lamina.format.commit import AdoptRecord, CommitRecord
 from lamina.format.manifest_model import Artifact, CheckpointManifest
+from lamina.format.pipeline_record import NOBODY, PipelineRecord
 from lamina.ids import CheckpointId
 from lamina.os_errors import typed_errors
 from lamina.protocol.driver import next_generation
 from lamina.protocol.history import History
+from lamina.protocol.identity import check_no_pipeline, check_still_ours, identify
 from lamina.protocol.recovery import Found, Plan, check_claim, plan_fresh, plan_recovery
 from lamina.protocol.sinks import SinkPosition
+from lamina.recovery.identity import find_owners
 from lamina.recovery.ranges import in_file_order, read_ranges
 from lamina.recovery.report import report_of
 from lamina.recovery.scan import RecoverableSink, Scan, scan_home
 from lamina.recovery.state import RecoveredState
 from lamina.wal.driver_log import DriverLog, driver_generations
-from lamina.wal.home import Home, claim_home, read_home
+from lamina.wal.home import Home, claim_home, give_home, is_home, read_home
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class RecoveryConfig:
     take_over_home: bool = False  # the home that owns the pipeline is lost for ever
     start_fresh: bool = False  # give up everything
     sinks_from_now: frozenset[str] = frozenset()  # they need not get the epochs that they lack
+    same_pipeline: bool = False  # it is the one that home, store and sinks belong to
     partitions: int = 1
     max_concurrent: int = 8
 
@@ -55,6 +59,7 @@ class Recovered:
     home: Home
     driver: DriverLog
     commits: tuple[CommitRecord, ...] = ()  # what was adopted: to be replayed, or still published
+    pipeline: PipelineRecord | None = None  # with its id
 
     def close(self) -> None:
         self.driver.close()
@@ -71,16 +76,21 @@ class RecoveryManager:
         *,
         scratch: Path,
         sinks: Sequence[RecoverableSink] = (),
+        pipeline: PipelineRecord | None = None,
         config: RecoveryConfig | None = None,
         clock: Clock | None = None,
         lock: Lock | None = None,
     ) -> None:
-        """*lock* is the home's, of a caller who has it already and keeps it."""
+        """*pipeline* is what it is today, without an id; None if it is no pipeline.
+
+        *lock* is the home's, of a caller who has it already and keeps it.
+        """
         self._lock = lock
         self._disk = disk
         self._checkpointer = checkpointer
         self._scratch = scratch
         self._sinks = sinks
+        self._pipeline = pipeline
         self._config = config or RecoveryConfig()
         self._clock = clock or SystemClock()
 
@@ -121,11 +131,13 @@ class RecoveryManager:
     def run(self, report: Report = silent) -> Recovered:
         """Claim, look, plan, restore and adopt; after it the pipeline may go on."""
         started = self._clock.monotonic()
-        home = claim_home(self._disk, self._clock, self._lock)
         with ExitStack() as on_failure:
-            on_failure.callback(home.release)
+            home = self._identify(on_failure)
+            owner = self._pipeline.owner if self._pipeline else NOBODY
             driver = self._claim(home, on_failure)
-            positions = {s.name: s.fence(driver.generation) for s in self._sinks}
+            if owner:
+                home = give_home(home, owner)
+            positions = {s.name: s.fence(driver.generation, owner) for s in self._sinks}
             scan = self._look(home, driver, positions)
             plan, manifest, files = self._restore(scan, report)
             replayed = self._prove(scan, plan)
@@ -140,9 +152,33 @@ class RecoveryManager:
         state = RecoveredState(
             self._disk, plan, manifest, replayed, files, summary, driver.generation
         )
-        return Recovered(state, home, driver, adopted)
+        return Recovered(state, home, driver, adopted, self._pipeline)
 
     # claim
+
+    def _identify(self, on_failure: ExitStack) -> Home:
+        """The home, locked, if home, store and sinks are this pipeline's: a look, nothing else.
+
+        A home that is not there yet is made only after that.
+        """
+        home: Home | None = None
+        if is_home(self._disk):
+            home = claim_home(self._disk, self._clock, self._lock)
+            on_failure.callback(home.release)
+        history = self._checkpointer.history()
+        name = home.name if home else "a new one"
+        check_claim(history, name, other_home=self._config.take_over_home)
+        if self._pipeline is None:
+            check_no_pipeline(home.pipeline if home else NOBODY, history.pipeline)
+        else:
+            found = find_owners(home, self._checkpointer, self._sinks)
+            id = identify(self._pipeline, found, same_pipeline=self._config.same_pipeline)
+            owner = replace(self._pipeline.owner, id=id or new_writer_id(self._clock))
+            self._pipeline = replace(self._pipeline, owner=owner)
+        if home is None:
+            home = claim_home(self._disk, self._clock, self._lock)
+            on_failure.callback(home.release)
+        return home
 
     def _claim(self, home: Home, on_failure: ExitStack) -> DriverLog:
         """A driver segment, then a TAKEOVER. A pipeline of another home is only fenced so far."""
@@ -152,19 +188,27 @@ class RecoveryManager:
         seen = (history.generation, *driver_generations(home.disk), *sinks)
         driver = self._open_driver(home, next_generation(seen), on_failure)
         self._checkpointer.log.take_over(
-            lambda now: self._owner(now, home), generation=driver.generation
+            lambda now: self._owner(now, home),
+            generation=driver.generation,
+            pipeline=self._pipeline,
         )
         return driver
 
     def _owner(self, now: History, home: Home) -> str:
         """Asked again for the log as it is when TAKEOVER is written: it may have moved (R2)."""
+        check_still_ours(now.pipeline, self._pipeline)
         check_claim(now, home.name, other_home=self._config.take_over_home)
         return now.home or home.name
 
     def _open_driver(self, home: Home, generation: int, on_failure: ExitStack) -> DriverLog:
         while True:
             try:
-                driver = DriverLog(home, generation, partitions=self._config.partitions)
+                driver = DriverLog(
+                    home,
+                    generation,
+                    partitions=self._config.partitions,
+                    pipeline=self._pipeline,
+                )
             except AlreadyExists:
                 generation += 1
             else:
@@ -181,7 +225,9 @@ class RecoveryManager:
                 raise Fenced(f"generation {now.generation} has taken over while this one planned")
             return home.name
 
-        self._checkpointer.log.take_over(still_ours, generation=moved.generation)
+        self._checkpointer.log.take_over(
+            still_ours, generation=moved.generation, pipeline=self._pipeline
+        )
         return moved
 
     # look and plan

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from lamina.errors import LogDamaged, NotFound
 from lamina.format.commit import CommitRecord
+from lamina.format.pipeline_record import Owner
 from lamina.protocol.driver import accepted_head
 from lamina.protocol.history import History
 from lamina.protocol.recovery import Found
@@ -29,8 +30,8 @@ class RecoverableSink(Protocol):
         """What the outside system itself says it has."""
         ...
 
-    def fence(self, generation: int) -> SinkPosition:
-        """Let nobody of a lower generation publish any more; then the position."""
+    def fence(self, generation: int, pipeline: Owner) -> SinkPosition:
+        """Let nobody of a lower generation publish, nor another pipeline; then the position."""
         ...
 
 
@@ -112,7 +113,7 @@ def _behind(driver: tuple[DriverSegmentContent, ...], history: History) -> bool:
 
 def check_markers(driver: tuple[DriverSegmentContent, ...], history: History) -> None:
     """The store must still know what the home was told about it."""
-    newest = history.newest
+    newest = history.highest
     for segment in driver:
         for marker in segment.checkpoints:
             known = history.find(marker.id)

@@ -20,10 +20,8 @@ from pathlib import Path
 from lamina.errors import Corrupt
 from lamina.format import canonical
 from lamina.format.canonical import Json
+from lamina.format.home_names import STATUS, request_path
 from lamina.os_errors import typed_errors
-
-STATUS = "status.json"
-REQUESTS = "requests"
 
 
 class Ask(Enum):
@@ -153,7 +151,7 @@ def answer(home: Path, what: Ask) -> None:
 
 
 def _request(home: Path, what: Ask) -> Path:
-    return home / REQUESTS / what.value
+    return home / request_path(what.value)
 
 
 def _replace(path: Path, data: bytes) -> None:

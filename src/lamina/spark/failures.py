@@ -7,21 +7,36 @@ file that cannot be read is named, with what is wrong with it and what can be do
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from urllib.parse import unquote, urlsplit
 
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from lamina.errors import LaminaError, NotFound, Refused, SparkLost, StoreFull, all_errors
+from lamina.errors import (
+    LaminaError,
+    NotFound,
+    Overflow,
+    Refused,
+    SparkLost,
+    StoreFull,
+    all_errors,
+)
 
 LENGTH_MAX = 600
 NOTHING = "Nothing of this epoch is committed"
 _OURS = re.compile(r"^lamina\.errors\.(\w+): (?:\[LAM-\d+\] )?(.+)$", re.MULTILINE)
 _SPARKS = re.compile(r"\[[A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*\] .+")
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
-_PYTHONS = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt): .+$", re.MULTILINE)
+_PYTHONS = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*: .+$", re.MULTILINE)
+_OVERFLOWS = ("[ARITHMETIC_OVERFLOW", "[NUMERIC_VALUE_OUT_OF_RANGE")
+_ANSI = re.compile(r" If necessary set \"?spark\.sql\.ansi\.enabled\"? .*?error\.")
+"""Spark's advice, which cannot be taken here: the setting is pinned."""
+_CONTEXT = re.compile(r"^== SQL.*==\n(.*)\n( *)(\^+)", re.MULTILINE)
+_STATE_COLUMN = re.compile(r"\b[kp]\d+\b")
+_NULLS = re.compile(r"Column '(.+)' is declared non-nullable but contains nulls")
 _UNREAD = re.compile(
     r"\[FAILED_READ_FILE\.(\w+)\] Encountered error while reading file (\S+?)\.(?:\s|$)"
 )
@@ -36,17 +51,20 @@ _KINDS = {kind.__name__: kind for kind in all_errors()}
 
 
 @contextmanager
-def spark_errors() -> Iterator[None]:
-    """What Spark refuses, as an error of ours; nothing of the epoch is committed then."""
+def spark_errors(meanings: Mapping[str, str] | None = None) -> Iterator[None]:
+    """What Spark refuses, as an error of ours; nothing of the epoch is committed then.
+
+    *meanings* are the user's expressions for columns of the state.
+    """
     try:
         yield
     except (ConnectionError, Py4JNetworkError) as error:
         raise SparkLost(f"lost the connection to Spark's JVM: {error}") from error
     except (PySparkException, Py4JError) as error:
-        raise meaning(str(error)) from error
+        raise meaning(str(error), meanings or {}) from error
 
 
-def meaning(text: str) -> LaminaError:
+def meaning(text: str, meanings: Mapping[str, str] = MappingProxyType({})) -> LaminaError:
     """The error that a failed job stands for."""
     ours = _OURS.findall(text)
     if ours and ours[-1][0] in _KINDS:
@@ -57,10 +75,30 @@ def meaning(text: str) -> LaminaError:
     if _FULL in text:
         message = f"Spark has no room for what it writes: {line_of(text)}"
         return StoreFull(message, advice=f"{NOTHING}. SPARK_LOCAL_DIRS says where that is")
+    where = _expression(text, meanings)
+    if any(code in text for code in _OVERFLOWS):
+        said = f"{where or 'the result of an expression'} does not fit its type"
+        return Overflow(said, advice=f"{Overflow.default_advice}. {NOTHING}")
+    if nulls := _NULLS.search(text):
+        advice = "Leave out NOT NULL in the columns of the source, or keep such rows out of it"
+        return Refused(
+            f"the column {nulls[1]!r} is NOT NULL, and a row has no value for it",
+            advice=f"{advice}. {NOTHING}",
+        )
     return _unreadable(text) or Refused(
-        f"Spark gave up: {line_of(text)}",
+        f"Spark gave up: {line_of(text)}" + (f" In {where}" if where else ""),
         advice=f"{NOTHING}. Put right what is wrong and start again",
     )
+
+
+def _expression(text: str, meanings: Mapping[str, str]) -> str:
+    """The part of a SELECT that Spark points at, in the user's words; empty if at none."""
+    found = _CONTEXT.search(text)
+    if found is None:
+        return ""
+    line, before, marked = found.groups()
+    part = line[len(before) : len(before) + len(marked)]
+    return _STATE_COLUMN.sub(lambda column: meanings.get(column[0], column[0]), part)
 
 
 def _unreadable(text: str) -> LaminaError | None:
@@ -103,4 +141,4 @@ def line_of(text: str) -> str:
     causes = _CAUSE.findall(text)
     if causes and causes[-1] not in said and said not in causes[-1]:
         said = f"{said}: {causes[-1]}"
-    return said[:LENGTH_MAX]
+    return _ANSI.sub("", said)[:LENGTH_MAX]

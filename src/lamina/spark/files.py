@@ -17,7 +17,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from lamina.connectors.files import FilesSource
 from lamina.connectors.opening import BAD_ROWS_PATH, keeps_bad_rows
-from lamina.connectors.paths import bad_option, folder_of
+from lamina.connectors.paths import bad_option, folder_of, option_of
 from lamina.engine.model import SourceRange
 from lamina.pipeline.model import Source
 
@@ -61,7 +61,12 @@ class SparkFiles(FilesSource):
     """The files of a folder."""
 
     def __init__(self, source: Source, folder: Path, *, file: str = "pipeline") -> None:
-        super().__init__(source.name, folder_of(source, "path", folder, file=file))
+        path = option_of(source, "path")
+        super().__init__(
+            source.name,
+            folder_of(source, "path", folder, file=file),
+            written=path.value if path else "",
+        )
         self._source = source
         self._keeps_bad_rows = keeps_bad_rows(source)
         self._reader: DataFrameReader | None = None
@@ -95,7 +100,7 @@ class SparkFiles(FilesSource):
     def _read(self, spark: SparkSession, planned: SourceRange) -> DataFrame:
         if self._reader is None:  # one session for all epochs: made once
             self._reader = self._open_reader(spark)
-        return self._reader.load([local(file.path) for file in planned.files])
+        return self._reader.load([local(path) for path in planned.data.paths])
 
     def _open_reader(self, spark: SparkSession) -> DataFrameReader:
         columns = ddl(self._source)

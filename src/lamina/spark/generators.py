@@ -14,9 +14,10 @@ from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users ha
 
 from lamina.connectors.paths import check_options, whole_number
 from lamina.engine.model import Offset, SourceRange
-from lamina.engine.ports import Limits, Memory
+from lamina.engine.ports import Limits, SourceMemory
 from lamina.pipeline.model import Source
 from lamina.pipeline.tokens import bad_at
+from lamina.state.schema import StateSchema
 
 ROW = "row"
 _SYNONYMS = {
@@ -39,6 +40,8 @@ class Made:
 class Numbered:
     """Rows 0 to *rows* - 1: the offset is the number of the next one."""
 
+    memory: StateSchema | None = None
+
     def __init__(self, name: str, rows: int) -> None:
         self.name = name
         self._rows = rows
@@ -46,7 +49,7 @@ class Numbered:
     def initial(self) -> Offset:
         return {ROW: "0"}
 
-    def plan(self, start: Offset, limits: Limits, memory: Memory) -> SourceRange:
+    def plan(self, start: Offset, limits: Limits, memory: SourceMemory | None) -> SourceRange:
         del memory  # a number says it all
         at = int(start[ROW])
         end = max(at, self._rows)  # rows that were read stay read, also if there are fewer now
@@ -56,6 +59,9 @@ class Numbered:
 
     def confirm(self, planned: SourceRange) -> None:
         """Nothing can have changed."""
+
+    def acknowledge(self, offset: Offset) -> None:
+        """Nothing is held."""
 
 
 class Trades(Numbered):

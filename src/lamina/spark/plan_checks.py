@@ -118,6 +118,29 @@ def check_names(names: Sequence[str], select: Select) -> None:
             raise select.script.bad(f"{name!r} is a name of Lamina's own", 0, "Use AS")
 
 
+def check_types(schema: StructType, select: Select) -> None:
+    """Columns that come out can be written: `array()` has elements of no type."""
+    for field in schema:
+        if _is_untyped(field.dataType):
+            raise select.script.bad(
+                f"{field.name!r} of type {field.dataType.simpleString()} has values of no type",
+                0,
+                "CAST it to one, as CAST(array() AS ARRAY<INT>)",
+            )
+
+
+def _is_untyped(kind: DataType) -> bool:
+    """Whether it has parts that can be neither null nor anything else."""
+    parts: list[tuple[DataType, bool]] = []
+    if isinstance(kind, ArrayType):
+        parts = [(kind.elementType, kind.containsNull)]
+    elif isinstance(kind, MapType):
+        parts = [(kind.keyType, False), (kind.valueType, kind.valueContainsNull)]
+    elif isinstance(kind, StructType):
+        parts = [(field.dataType, field.nullable) for field in kind]
+    return any((isinstance(k, NullType) and not null) or _is_untyped(k) for k, null in parts)
+
+
 def check_partial(frame: DataFrame, select: Select) -> None:
     """Of a stream with aggregates, up to its state: one grouping of rows."""
     nodes = AnalysedPlan(frame).spine()

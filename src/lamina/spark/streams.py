@@ -15,6 +15,7 @@ from lamina.connectors.opening import bad_row_streams
 from lamina.engine.model import OperatorPlan
 from lamina.engine.plans import EnginePlan, StreamPlan
 from lamina.engine.ports import Change, Output
+from lamina.engine.steps import Merges
 from lamina.engine.task import HASH, ROWS, VNODE
 from lamina.errors import BadPipeline
 from lamina.format.canonical import Json, sha256_hex
@@ -26,7 +27,14 @@ from lamina.pipeline.tokens import Word
 from lamina.pipeline.variables import filled
 from lamina.spark.frames import arrow_schema, view
 from lamina.spark.internals import is_aggregate
-from lamina.spark.plan_checks import check_final, check_keys, check_names, check_partial, check_rows
+from lamina.spark.plan_checks import (
+    check_final,
+    check_keys,
+    check_names,
+    check_partial,
+    check_rows,
+    check_types,
+)
 from lamina.spark.sources import BAD_ROWS, ddl
 from lamina.state.vnodes import VNODE_COUNT
 
@@ -191,12 +199,12 @@ def _compile(
                 rows = spark.sql(filled(plan.sql(name), stream.variables))
                 check_rows(rows, select)
                 check_names(rows.columns, select)
+                check_types(rows.schema, select)
                 return _stateless(stream, plan, named[reads], given, name)
             check_names(plan.outputs, select)
             check_keys(select, given.columns, analysed)
-            return _checked(
-                _aggregation(stream, plan, named[reads], given, name), select, given, name
-            )
+            made = _aggregation(stream, plan, named[reads], given, name, select=select)
+            return _checked(made, select, given, name)
         except PySparkException as error:
             where = f"{file}:{stream.place.line}:{stream.place.column}"
             raise BadPipeline(
@@ -234,7 +242,7 @@ def _stateless(
 
 
 def _aggregation(
-    stream: Stream, plan: Aggregation, reads: str, given: DataFrame, name: str
+    stream: Stream, plan: Aggregation, reads: str, given: DataFrame, name: str, *, select: Select
 ) -> SparkStream:
     spark = given.sparkSession
     draft = SparkStream(stream.name, reads, plan, stream.variables, given.schema, StructType(), b"")
@@ -244,6 +252,7 @@ def _aggregation(
         spark.createDataFrame([], state), f"check of the state of {stream.name}"
     ) as state_view:
         output = spark.sql(draft.final(state_view))
+        check_types(output.schema, select)
         columns = arrow_schema(output).serialize().to_pybytes()
         schema = output.schema
     arrow = arrow_schema(spark.createDataFrame([], state))
@@ -252,7 +261,7 @@ def _aggregation(
     operator = OperatorPlan(
         key_schema=keys.serialize().to_pybytes(),
         value_schema=values.serialize().to_pybytes(),
-        merges=plan.merges,
+        step=Merges(plan.merges),
         time=plan.time,
         emit=stream.emit or Emit.ON_UPDATE,
     )

@@ -28,12 +28,14 @@ from lamina.format.commit import (
     decode_adopt,
     decode_checkpoint,
     decode_commit,
+    decode_takeover,
     encode_adopt,
     encode_checkpoint,
     encode_takeover,
     join_adopt,
 )
 from lamina.format.home_names import DRIVER, DriverSegment, parse_segment, segment_path
+from lamina.format.pipeline_record import PipelineRecord
 from lamina.format.wal import DRIVER_CORE, Kind, SegmentHeader
 from lamina.protocol.driver import Adopt, Commit, Segment, check_not_superseded
 from lamina.wal.home import Home
@@ -47,11 +49,19 @@ from lamina.wal.whole import Whole
 class DriverLog:
     """The owner's end of the log. Not shared between threads."""
 
-    def __init__(self, home: Home, generation: int, *, partitions: int = 1) -> None:
+    def __init__(
+        self,
+        home: Home,
+        generation: int,
+        *,
+        partitions: int = 1,
+        pipeline: PipelineRecord | None = None,
+    ) -> None:
         """Claim: a new segment with a TAKEOVER, durable. AlreadyExists if the number is taken."""
         self._home = home
         self.generation = generation
         self._partitions = partitions
+        self._pipeline = pipeline
         self._number = 0
         self._sequence = 0
         self._head: Point | None = None
@@ -148,9 +158,10 @@ class DriverLog:
         )
         path = segment_path(DriverSegment(self.generation, self._number))
         segment = SegmentWriter.create(self._home.disk, path, header)
-        takeover = [encode_takeover(TakeoverRecord(self.generation, self._home.name))]
+        takeover = TakeoverRecord(self.generation, self._home.name, self._pipeline)
+        data = [encode_takeover(takeover)]
         try:
-            segment.append(Kind.TAKEOVER, takeover, epoch=0, first_sequence=self._sequence, count=0)
+            segment.append(Kind.TAKEOVER, data, epoch=0, first_sequence=self._sequence, count=0)
             segment.sync()
         except BaseException:
             segment.close()
@@ -213,6 +224,7 @@ class DriverSegmentContent:
     records: int
     size: int
     run_epoch: int = 0  # the highest of its RUNs, committed or not
+    pipeline: PipelineRecord | None = None  # what its writer ran, if it has said so
 
     def rules(self) -> Segment:
         """What the rules of recovery need of it."""
@@ -236,6 +248,7 @@ class _Content:
     checkpoints: list[CheckpointRecord] = field(default_factory=list)
     records: int = 0
     run_epoch: int = 0
+    pipeline: PipelineRecord | None = None
 
 
 def read_driver_segment(disk: Disk, path: str, home: bytes) -> DriverSegmentContent:
@@ -260,6 +273,7 @@ def read_driver_segment(disk: Disk, path: str, home: bytes) -> DriverSegmentCont
         content.records,
         reader.size,
         content.run_epoch,
+        content.pipeline,
     )
 
 
@@ -330,7 +344,9 @@ def _take(content: _Content, record: Record, reader: SegmentReader) -> None:
             content.checkpoints.append(decode_checkpoint(data, where))
         case Kind.RUN:
             content.run_epoch = max(content.run_epoch, record.epoch)
-        case Kind.BARRIER | Kind.TAKEOVER:
+        case Kind.TAKEOVER:
+            content.pipeline = decode_takeover(data, where).pipeline
+        case Kind.BARRIER:
             pass
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lamina.clock import Clock, new_writer_id
 from lamina.disk.base import Disk, Lock
-from lamina.errors import Fenced, NotFound
-from lamina.format.home_file import HOME_BYTES_MAX, HomeFile, decode_home, encode_home
+from lamina.errors import Fenced, NotFound, Refused, WalDamaged
+from lamina.format.home_file import ADVICE, HOME_BYTES_MAX, HomeFile, decode_home, encode_home
 from lamina.format.home_names import DRIVER, HOME_LOCK, IDENTITY
+from lamina.format.pipeline_record import NOBODY, Owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class Home:
     disk: Disk
     identity: bytes
     lock: Lock | None = None
+    pipeline: Owner = NOBODY  # nobody: none that has an id was started here yet
 
     @property
     def name(self) -> str:
@@ -39,13 +41,13 @@ def claim_home(disk: Disk, clock: Clock, held: Lock | None = None) -> Home:
     disk.make_folder(DRIVER)
     lock = None if held is not None else _take_lock(disk)
     try:
-        identity = _identity(disk) or _create(disk, clock)
+        file = _read(disk) or _create(disk, clock)
         disk.sync_folder("")  # its maker may have been killed before the name was durable
     except BaseException:
         if lock is not None:
             lock.release()
         raise
-    return Home(disk, identity, lock)
+    return Home(disk, file.identity, lock, file.pipeline)
 
 
 def _take_lock(disk: Disk) -> Lock:
@@ -61,30 +63,68 @@ def _take_lock(disk: Disk) -> Lock:
 
 def read_home(disk: Disk) -> Home:
     """Look at a home without claiming it. NotFound if there is none."""
-    identity = _identity(disk)
-    if identity is None:
+    file = _read(disk)
+    if file is None:
         raise NotFound("this folder is no home: it has no home.json", where=disk.root)
-    return Home(disk, identity)
+    return Home(disk, file.identity, None, file.pipeline)
 
 
-def _identity(disk: Disk) -> bytes | None:
+def is_home(disk: Disk) -> bool:
+    """Whether there is one: reading only. WalDamaged if it has lost its identity."""
+    if _read(disk) is not None:
+        return True
+    _check_new(disk)
+    return False
+
+
+def give_home(home: Home, pipeline: Owner) -> Home:
+    """Let the home belong to *pipeline*, for ever; under its lock. Once given, nothing happens."""
+    if home.pipeline.id == pipeline.id:
+        return home
+    if home.pipeline.id:
+        raise Refused(f"the home belongs to the pipeline {home.pipeline}", where=home.disk.root)
+    file = _read(home.disk)
+    assert file is not None, "whoever has the lock has read it"
+    _write(home.disk, replace(file, pipeline=pipeline), pipeline.id)
+    home.disk.sync_folder("")
+    return replace(home, pipeline=pipeline)
+
+
+def _read(disk: Disk) -> HomeFile | None:
     try:
         data = disk.read(IDENTITY, 0, HOME_BYTES_MAX)
     except NotFound:
         return None
-    return decode_home(data, f"{disk.root}/{IDENTITY}").identity
+    return decode_home(data, f"{disk.root}/{IDENTITY}")
 
 
-def _create(disk: Disk, clock: Clock) -> bytes:
-    """Under the lock: written aside, then renamed; the caller makes the name durable."""
+def _create(disk: Disk, clock: Clock) -> HomeFile:
+    _check_new(disk)
     identity = new_writer_id(clock)
-    aside = f"{IDENTITY}.{identity}"
+    file = HomeFile(bytes.fromhex(identity), clock.now_ms())
+    _write(disk, file, identity)
+    return file
+
+
+def _check_new(disk: Disk) -> None:
+    """A home that has lost its identity does not get another: its log would be a stranger's."""
+    if any(name.endswith(".wal") for name in disk.list(DRIVER)):
+        raise WalDamaged(
+            "home.json is missing, and there are segments",
+            where=f"{disk.root}/{IDENTITY}",
+            advice=ADVICE,
+        )
+
+
+def _write(disk: Disk, content: HomeFile, tag: str) -> None:
+    """Under the lock: written aside, then renamed; the caller makes the name durable."""
+    aside = f"{IDENTITY}.{tag}"
+    if aside in disk.list(""):
+        disk.unlink(aside)  # whoever wrote it was killed before it had its name
     file = disk.create(aside)
-    content = HomeFile(bytes.fromhex(identity), clock.now_ms())
     try:
         file.append([encode_home(content)])
         file.sync()
     finally:
         file.close()
     disk.rename(aside, IDENTITY)
-    return content.identity

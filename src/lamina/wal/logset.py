@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lamina.disk.base import Disk
@@ -115,8 +115,6 @@ def drop_segments(home: Home, floor: int, *, keep: set[str]) -> tuple[str, ...]:
 def droppable(home: Home, floor: int, *, keep: set[str]) -> tuple[str, ...]:
     """Core segments that were made for epochs up to the floor and hold no later ones.
 
-    Never the newest of a core, nor the newest made under its lock: somebody may append there.
-    Nor the newest of those that has a header: it says which sequence numbers were used.
     Nor the one with the newest COMMIT of a core's own log: the next COMMIT names it, and if that
     one is not synced yet, it is the one before that a power cut goes back to.
     """
@@ -127,19 +125,27 @@ def droppable(home: Home, floor: int, *, keep: set[str]) -> tuple[str, ...]:
             for path in segments_of(home.disk, core)
         ]
         paths = [tail.path for tail in tails]
-        begun = shared_segments(tail.path for tail in tails if tail.header is not None)
         left = shared_segments(paths)[:-1]
         heads = sorted((tail.committed, tail.path) for tail in tails if _decides(tail, left))
-        in_use = {*paths[-1:], *shared_segments(paths)[-1:], *begun[-1:], *keep}
-        in_use |= {path for _, path in heads[-1:]}
+        stay = in_use(paths, tails) | keep | {path for _, path in heads[-1:]}
         found += [
             tail.path
             for tail in tails
-            if tail.path not in in_use
+            if tail.path not in stay
             and tail.epoch <= floor
             and not isinstance(tail.end, Damaged)  # nobody knows what else it holds
         ]
     return tuple(found)
+
+
+def in_use(paths: Sequence[str], tails: Iterable[Tail]) -> set[str]:
+    """The segments of a core, of *paths*, that a writer looks at; *tails* of those in question.
+
+    The newest of all, and the newest made under its lock: somebody may append there. And the
+    newest of those that has a header: it says which sequence numbers were used.
+    """
+    begun = shared_segments(tail.path for tail in tails if tail.header is not None)
+    return {*paths[-1:], *shared_segments(paths)[-1:], *begun[-1:]}
 
 
 def _decides(tail: Tail, left: tuple[str, ...]) -> bool:

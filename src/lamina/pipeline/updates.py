@@ -1,0 +1,56 @@
+"""Streams that emit on update: which of their rows may be left out.
+
+A row of such a stream replaces the one before it with the same key. If a condition leaves out the
+new one, the old one stays the newest, and nobody learns that it is wrong. A condition over keys
+alone is harmless: it says the same of every version of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lamina.pipeline.expressions import Words, is_reference
+from lamina.pipeline.keys import Names, read_keys
+from lamina.pipeline.nesting import column_of, has_star, name_of
+from lamina.pipeline.select import Select
+
+ADVICE = (
+    "Leave it out here, and let readers put it to the newest row of each key. A condition over "
+    "keys alone can stand in a WHERE; windows that EMIT ON WINDOW CLOSE can have any"
+)
+
+
+def kept_columns(
+    name: str, select_of: Callable[[str], Select], input_of: Callable[[str], str | None]
+) -> frozenset[str] | None:
+    """Columns of an updating stream, or of one over it, that are keys; None of a source."""
+    select = select_of(name)
+    named = {name_of(item): item.words for item in select.items}
+    if select.keys:
+        keys = [key.words for key in read_keys(select, ())]
+        return frozenset(each for each, words in named.items() if each and _is_key(words, keys))
+    reads = input_of(name)
+    before = None if reads is None else kept_columns(reads, select_of, input_of)
+    if before is None:
+        return None
+    kept = {each for each, words in named.items() if each and column_of(words) in before}
+    return frozenset(kept | (before - set(named) if has_star(select) else set()))
+
+
+def is_over(words: Words, columns: frozenset[str], qualifier: str) -> bool:
+    """Whether a condition reads no other columns than these."""
+    elements = Names(qualifier, columns).elements(words)
+    return all(
+        words[each.last].text.lower() in columns
+        for each in elements
+        if each.first != each.last or is_reference(words, each.first)
+    )
+
+
+def _is_key(words: Words, keys: list[Words]) -> bool:
+    """Whether an item is a key as it stands, or the start or end of the window that is one."""
+    names = Names("", ())
+    mine = [each.normal for each in names.elements(words)]
+    if mine[:1] == ["window"] and mine[1:] in ([], [".", "start"], [".", "end"]):
+        return True
+    return any(mine == [each.normal for each in names.elements(key)] for key in keys)

@@ -1,0 +1,239 @@
+"""What every sink promises, whatever it writes to (R6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from lamina.engine.ports import Change, Publication, Sink
+from lamina.errors import Corrupt, Diverged, Fenced, NotFound, Refused
+from lamina.testing.faulty import Killed
+from tests.contract.sinks import (
+    ANOTHER,
+    PIPELINE,
+    ConsoleWorld,
+    LocalParquetWorld,
+    MemoryWorld,
+    Output,
+    ParquetWorld,
+    ToyWorld,
+    World,
+)
+
+WORLDS = ("memory", "parquet", "parquet on a disk", "console", "toy")
+ROWS = {1: [[1, 2], [3]], 2: [], 3: [[4]], 4: [[5, 6], [7]]}
+SHOWN = {1: [1, 2, 3], 3: [4], 4: [5, 6, 7]}
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Output:
+    return Output(tmp_path / "home")
+
+
+@pytest.fixture(params=WORLDS)
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], World]:
+    kinds: dict[str, Callable[[], World]] = {
+        "memory": MemoryWorld,
+        "parquet": ParquetWorld,
+        "parquet on a disk": lambda: LocalParquetWorld(tmp_path / "out"),
+        "console": ConsoleWorld,
+        "toy": ToyWorld,
+    }
+    return kinds[request.param]
+
+
+@pytest.fixture
+def world(make: Callable[[], World]) -> World:
+    return make()
+
+
+@dataclass
+class CutAt:
+    """Raises at the nth call."""
+
+    nth: int
+    seen: int = 0
+
+    def __call__(self, call: str) -> None:
+        self.seen += 1
+        if self.seen == self.nth:
+            raise Killed(call)
+
+
+def publish_rest(sink: Sink, output: Output, *, generation: int) -> None:
+    """As the engine does: from where the sink says it is, in order."""
+    at = sink.fence(generation, PIPELINE).point
+    for epoch, rows in ROWS.items():
+        if at is None or epoch > at.epoch:
+            sink.publish(output.publication(epoch, rows, generation=generation))
+
+
+def test_rows_and_position_arrive_together(world: World, output: Output) -> None:
+    sink = world.open()
+    assert sink.fence(1, PIPELINE).point is None
+    publish_rest(sink, output, generation=1)
+    assert world.shown() == SHOWN
+    for each in (sink, world.open()):
+        position = each.position()
+        assert (position.pipeline, position.generation) == (PIPELINE, 1)
+        assert position.point == output.publication(4).point
+
+
+def test_it_says_what_it_promises_and_which_changes_it_takes(world: World) -> None:
+    sink = world.open()
+    said = "exactly once" if world.exactly_once else "at least once"
+    assert sink.delivery.startswith(said)
+    assert Change.APPEND in sink.takes
+
+
+def test_the_same_publication_twice_is_one(world: World, output: Output) -> None:
+    sink = world.open()
+    sink.fence(1, PIPELINE)
+    for epoch in (1, 3):
+        for _ in range(2):
+            sink.publish(output.publication(epoch, ROWS[epoch]))
+    assert world.shown() == {1: [1, 2, 3], 3: [4]}
+
+
+def test_an_epoch_that_comes_late_is_refused(world: World, output: Output) -> None:
+    sink = world.open()
+    sink.fence(1, PIPELINE)
+    sink.publish(output.publication(3, ROWS[3]))
+    with pytest.raises(Refused):
+        sink.publish(output.publication(1, ROWS[1]))
+    assert world.shown() == {3: [4]}
+    assert sink.position().point == output.publication(3).point
+
+
+def test_another_history_of_an_epoch_diverges(world: World, output: Output) -> None:
+    sink = world.open()
+    sink.fence(1, PIPELINE)
+    sink.publish(output.publication(1, ROWS[1]))
+    with pytest.raises(Diverged):
+        sink.publish(output.publication(1, [[9]], digest="ab" * 32))
+    assert world.shown() == {1: [1, 2, 3]}
+    assert sink.position().point == output.publication(1).point
+
+
+def test_another_pipelines_rows_are_refused(world: World, output: Output) -> None:
+    sink = world.open()
+    sink.fence(1, PIPELINE)
+    sink.publish(output.publication(1, ROWS[1]))
+    with pytest.raises(Refused):
+        sink.publish(output.publication(3, ROWS[3], pipeline=ANOTHER))
+    assert world.shown() == {1: [1, 2, 3]}
+
+
+def test_a_lower_generation_is_fenced_before_any_effect(world: World, output: Output) -> None:
+    old, new = world.open(), world.open()
+    old.fence(1, PIPELINE)
+    old.publish(output.publication(1, ROWS[1]))
+    assert new.fence(7, PIPELINE).point == output.publication(1).point
+    before = world.shown(), world.open().position()
+    for attempt in (
+        lambda: old.publish(output.publication(3, ROWS[3])),
+        lambda: old.publish(output.publication(1, ROWS[1])),
+        lambda: old.fence(6, PIPELINE),
+    ):
+        with pytest.raises(Fenced):
+            attempt()
+        assert (world.shown(), world.open().position()) == before
+    new.publish(output.publication(3, ROWS[3], generation=7))
+    assert world.shown() == {1: [1, 2, 3], 3: [4]}
+
+
+def test_a_claim_of_its_own_generation_may_be_repeated(world: World, output: Output) -> None:
+    sink = world.open()
+    sink.fence(3, PIPELINE)
+    sink.publish(output.publication(1, ROWS[1], generation=3))
+    assert sink.fence(3, PIPELINE) == sink.position()
+    assert world.shown() == {1: [1, 2, 3]}
+
+
+def test_a_publication_of_a_higher_generation_fences_too(world: World, output: Output) -> None:
+    """A process that takes a home over goes on one generation above its fence."""
+    old, new = world.open(), world.open()
+    old.fence(1, PIPELINE)
+    new.fence(2, PIPELINE)
+    new.publish(output.publication(1, ROWS[1], generation=3))
+    with pytest.raises(Fenced):
+        world.open().fence(2, PIPELINE)
+    assert world.open().position().generation == 3
+
+
+def test_killed_at_any_call_and_started_again_every_epoch_is_there_once(
+    make: Callable[[], World], output: Output
+) -> None:
+    whole = CutAt(0)
+    publish_rest(make().open(whole), output, generation=1)
+    assert whole.seen >= 2
+    for nth in range(1, whole.seen + 1):
+        world = _fresh(make)
+        with pytest.raises(Killed):
+            publish_rest(world.open(CutAt(nth)), output, generation=1)
+        for epoch, rows in world.shown().items():
+            assert rows == SHOWN[epoch], f"a reader sees half an epoch after call {nth}"
+        again = world.open()
+        publish_rest(again, output, generation=2)
+        assert world.shown() == SHOWN, f"killed at call {nth}"
+        assert world.open().position() == again.position()
+
+
+def _fresh(make: Callable[[], World]) -> World:
+    world = make()
+    if isinstance(world, LocalParquetWorld):
+        count = len(list(world.folder.parent.glob("out-*")))
+        world = LocalParquetWorld(world.folder.with_name(f"out-{count}"))
+        world.folder.mkdir()
+    return world
+
+
+def test_staged_output_that_is_gone_or_damaged_is_not_shown(world: World, output: Output) -> None:
+    sink = world.open()
+    sink.fence(1, PIPELINE)
+    publication = output.publication(1, ROWS[1])
+    path = output.home / publication.files[1].path
+    whole = path.read_bytes()
+    damaged = (whole[:-1], bytes([whole[0] ^ 1]) + whole[1:], whole + b"x")
+    for data in damaged:
+        path.write_bytes(data)
+        with pytest.raises(Corrupt) as raised:
+            sink.publish(publication)
+        assert raised.value.where == str(path)
+    path.unlink()
+    with pytest.raises(NotFound):
+        sink.publish(publication)
+    assert world.shown() == {}
+    assert sink.position().point is None
+    path.write_bytes(whole)
+    sink.publish(publication)
+    assert world.shown() == {1: [1, 2, 3]}
+
+
+def test_an_epoch_without_rows_moves_the_position(world: World, output: Output) -> None:
+    sink = world.open()
+    sink.fence(1, PIPELINE)
+    sink.publish(output.publication(2))
+    assert world.shown() == {}
+    assert world.open().position().point == output.publication(2).point
+
+
+def test_output_of_a_place_that_is_no_folder_here_is_copied(world: World, output: Output) -> None:
+    """Staged files need not be files of this machine."""
+
+    class Elsewhere:
+        def __init__(self, publication: Publication) -> None:
+            self._staged = publication.staged
+            self.open, self.where = self._staged.open, self._staged.where
+
+        def local_path(self, file: object) -> None:
+            return None
+
+    sink = world.open()
+    sink.fence(1, PIPELINE)
+    publication = output.publication(1, ROWS[1])
+    sink.publish(replace(publication, staged=Elsewhere(publication)))
+    assert world.shown() == {1: [1, 2, 3]}

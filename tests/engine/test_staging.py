@@ -1,0 +1,88 @@
+"""Staged output: durable before its task returns, kept while somebody needs it, and not longer."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lamina.checkpoint import state as checkpoint_state
+from lamina.engine.model import SourceRange, StreamWork
+from lamina.engine.staging import STAGED, drop_staged, stage
+from lamina.testing import ManualClock
+from tests.contract.syncs import Syncs
+from tests.engine.pipelines import LIMITS, ORDERS, TRADES, World, expected, kill, run_out
+from tests.engine.test_sinks import SINK, FlakySink
+from tests.unit.embedded_stores import GatedStore
+
+assert LIMITS.rows is not None
+EXPECTED = expected({"trades": TRADES, "orders": ORDERS}, LIMITS.rows)
+BATCH = pa.record_batch({"v": [1, 2, 3]})
+
+
+def work(home: Path) -> StreamWork:
+    return StreamWork(
+        stream="s",
+        epoch=7,
+        generation=1,
+        run_id="run",
+        home=str(home),
+        home_id=b"\0" * 16,
+        partitions=1,
+        inputs=(SourceRange("t", {}, {}),),
+    )
+
+
+def test_a_staged_file_and_its_names_are_synced_before_the_task_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncs = Syncs(monkeypatch)
+    (staged,) = stage(work(tmp_path).task(0, "a"), [BATCH])
+    path = tmp_path / staged.path
+    data = path.read_bytes()
+    assert syncs.sizes[path] == len(data) == staged.size, "the whole file, not a part of it"
+    assert hashlib.sha256(data).hexdigest() == staged.sha256
+    assert syncs.since(path) == [path.parent, path.parent.parent]
+
+
+def test_no_rows_are_no_file(tmp_path: Path) -> None:
+    assert stage(work(tmp_path).task(0, "a"), [BATCH.slice(0, 0)]) == ()
+    assert not (tmp_path / STAGED).exists()
+
+
+def test_output_up_to_the_floor_goes_and_no_epoch_more(tmp_path: Path) -> None:
+    for epoch in (6, 7, 8):
+        stage(replace(work(tmp_path), epoch=epoch).task(0, "a"), [BATCH])
+    drop_staged(tmp_path, 7)
+    assert [path.name for path in (tmp_path / STAGED).iterdir()] == [f"{8:020d}"]
+
+
+def test_output_that_a_sink_has_still_to_get_outlives_the_checkpoint_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_state, "INLINE_BYTES_MAX", -1)  # every run is an upload
+    store = GatedStore()
+    world, clock = World(tmp_path, store=store), ManualClock()
+    flaky = FlakySink(SINK, world.tables[SINK])
+    engine = world.open(sinks={**world.sinks(), SINK: flaky}, clock=clock)
+    while engine._saves._saving is None:
+        store.may_go_on.clear()
+        assert engine.step() is not None
+    saved = engine.epoch
+    assert store.reached.wait(60), "it waits in its first upload"
+    flaky.down = True
+    assert engine.step() is not None
+    store.may_go_on.set()
+    engine.settle()
+    assert engine.saved_epoch == saved
+    left = {int(path.name) for path in (world.home / STAGED).iterdir()}
+    assert left == {saved + 1}, "what is behind the checkpoint is gone, and nothing else"
+    flaky.down = False
+    clock.advance(60)
+    run_out(engine)
+    kill(engine)
+    world.finish()
+    assert world.outcome() == EXPECTED
