@@ -219,7 +219,7 @@ class Output:
         return Publication(pipeline, generation, point, files, HomeStaged(self.home))
 
     def _stage(self, epoch: int, number: int, rows: Sequence[int]) -> Staged:
-        path = self.home / f"{epoch}-{number}.parquet"
+        path = self.home / f"{epoch}-{number}-{'-'.join(map(str, rows))}.parquet"
         if not path.exists():
             self.home.mkdir(exist_ok=True)
             pq.write_table(pa.table({"v": pa.array(rows, pa.int64())}), path)

@@ -127,6 +127,20 @@ def test_another_pipelines_rows_are_refused(world: World, output: Output) -> Non
     assert world.shown() == {1: [1, 2, 3]}
 
 
+def test_a_claim_of_another_pipeline_is_refused_with_nothing_changed(
+    world: World, output: Output
+) -> None:
+    """It fenced the sinks of the pipeline that ran, which died."""
+    sink = world.open()
+    sink.fence(1, PIPELINE)
+    before = world.open().position()
+    with pytest.raises(Refused):
+        world.open().fence(5, ANOTHER)
+    assert world.open().position() == before
+    sink.publish(output.publication(1, ROWS[1]))
+    assert world.shown() == {1: [1, 2, 3]}
+
+
 def test_a_lower_generation_is_fenced_before_any_effect(world: World, output: Output) -> None:
     old, new = world.open(), world.open()
     old.fence(1, PIPELINE)

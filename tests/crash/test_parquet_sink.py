@@ -14,7 +14,8 @@ import pytest
 
 from lamina.connectors.sink_log import DROP_EVERY, KEPT
 from lamina.engine.ports import Sink
-from lamina.errors import Diverged, Fenced, StoreFull
+from lamina.errors import Diverged, Fenced, NotFound, StoreFull
+from lamina.format.sink_log import encode_marker
 from lamina.testing.faulty import Killed
 from tests.contract.crash_files import CrashFiles, Platter
 from tests.contract.sinks import PIPELINE, ROOT, Output, ParquetWorld, Shown
@@ -273,7 +274,7 @@ def test_a_disk_that_is_full_at_any_call_shows_nothing_by_half_and_is_tried_agai
                 raise OSError(errno.ENOSPC, "no space left")
 
     hits = 0
-    for nth in range(1, 30):
+    for nth in range(1, 80):
         world, full = ParquetWorld(), Full(nth)
         sink = world.open(full)
         try:
@@ -289,10 +290,63 @@ def test_a_disk_that_is_full_at_any_call_shows_nothing_by_half_and_is_tried_agai
                     hits += 1
                     seen = world.shown()
                     assert all(seen[e] == SHOWN[e] for e in seen)
+                    assert len(undecided(world)) <= 1
                     continue
                 break
-        assert seen_by_reader(world.platter.synced()) == SHOWN
+            assert not undecided(world), "what could not be decided takes no room"
+        durable = world.platter.synced()
+        assert seen_by_reader(durable) == SHOWN
+        assert ParquetWorld(durable).open().position() == sink.position()
     assert hits or call == "mkdir"
+
+
+def undecided(world: ParquetWorld) -> set[str]:
+    """Prepared folders with something in them."""
+    return {path.split("/")[0] for path in world.platter.tree(ROOT) if path.startswith(".epoch-")}
+
+
+def test_what_was_prepared_in_vain_takes_no_room(output: Output) -> None:
+    def full(told: str) -> None:
+        if told == "half _lamina.json":
+            raise OSError(errno.ENOSPC, "no space left")
+
+    world = ParquetWorld()
+    sink = world.open(full)
+    sink.fence(1, PIPELINE)
+    with pytest.raises(StoreFull):
+        sink.publish(output.publication(1, ROWS[1]))
+    assert not undecided(world)
+
+
+def test_output_that_somebody_removed_before_it_was_shown_is_missed(output: Output) -> None:
+    world = ParquetWorld()
+    other = CrashFiles(world.platter, "other")
+
+    def removing(told: str) -> None:
+        if told.startswith("rename .epoch"):
+            other.remove(ROOT / told.split()[1])
+
+    sink = world.open(removing)
+    sink.fence(1, PIPELINE)
+    with pytest.raises(NotFound, match="prepared output of an epoch is gone"):
+        sink.publish(output.publication(1, ROWS[1]))
+
+
+def test_output_that_an_older_release_renamed_and_did_not_sync_becomes_durable(
+    output: Output,
+) -> None:
+    world, publication = ParquetWorld(), output.publication(1, [[1]])
+    sink, files = world.open(), CrashFiles(world.platter, "other")
+    sink.fence(1, PIPELINE)
+    hidden = ROOT / f".epoch-{1:020d}-{1:020d}"
+    files.mkdir(hidden)
+    files.link(output.home / publication.files[0].path, hidden / "part-00000.parquet")
+    marker = encode_marker("p", publication.point, 1)
+    files.create(hidden / "_lamina.json", BytesIO(marker))
+    files.sync(hidden)
+    files.rename(hidden, ROOT / f"epoch-{1:020d}")
+    sink.publish(publication)
+    assert seen_by_reader(world.platter.synced()) == {1: [1]}
 
 
 def test_a_folder_in_the_way_is_never_taken_for_output(output: Output) -> None:

@@ -20,7 +20,7 @@ def drop_leftovers(home: Home, head: int) -> tuple[str, ...]:
     """Remove segments that only held what was never decided; *head* is the last epoch that was."""
     driver = read_driver_log(home.disk, home.identity)
     named = {place.segment for part in driver for c in part.known().values() for place in c.ranges}
-    dropped = (*unnamed_segments(home, head, named), *_superseded(driver, named))
+    dropped = (*unnamed_segments(home, head, named), *superseded_segments(driver, named))
     for path in dropped:
         home.disk.unlink(path)
     for folder in sorted({path.rpartition("/")[0] for path in dropped}):
@@ -52,7 +52,7 @@ def _begun_in(path: str) -> int:
     return name.epoch
 
 
-def _superseded(driver: Iterable[DriverSegmentContent], named: set[str]) -> tuple[str, ...]:
+def superseded_segments(driver: Iterable[DriverSegmentContent], named: set[str]) -> tuple[str, ...]:
     """Driver segments of processes that decided nothing, and know nothing that others do not.
 
     The newest one with an ADOPT is the truth, and stays with everything after it.
