@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import lamina
-from lamina.checkpoint import Checkpointer, PartitionData
+from lamina import Checkpointer, PartitionData
 
 WORDS = ["spark", "epoch", "log", "spark", "run", "log", "spark", "vnode"]
 PARTITIONS = 2

@@ -14,15 +14,13 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from lamina.engine.plans import EngineSettings
-from lamina.pipeline import Emit, Pipeline, PipelineBuilder
-from lamina.spark.running import RunSettings, Until, run
+import lamina
 
 
-def pipeline() -> Pipeline:
+def pipeline() -> lamina.Pipeline:
     """Turnover by symbol and minute, in euros."""
     return (
-        PipelineBuilder()
+        lamina.Pipeline()
         .source(
             "trades",
             "symbol STRING, price DECIMAL(12,2), volume BIGINT, ts TIMESTAMP",
@@ -34,10 +32,9 @@ def pipeline() -> Pipeline:
             "turnover",
             "SELECT symbol, window.start AS minute, sum(euros(price) * volume) AS euros"
             " FROM trades GROUP BY symbol, window(ts, '1 minute')",
-            emit=Emit.ON_WINDOW_CLOSE,
+            emit=lamina.Emit.ON_WINDOW_CLOSE,
         )
         .sink("turnover_out", "turnover", "parquet", {"path": "turnover"})
-        .build()
     )
 
 
@@ -47,15 +44,15 @@ def main(folder: Path) -> None:
         "CREATE OR REPLACE TEMPORARY FUNCTION euros(dollars DECIMAL(12,2))"
         " RETURNS DECIMAL(12,2) RETURN CAST(dollars * 0.90 AS DECIMAL(12,2))"
     )
-    settings = RunSettings(
+    ended = lamina.run(
+        pipeline(),
+        folder=folder,
         home=folder / "home",
         store=str(folder / "store"),
-        folder=folder,
-        until=Until(available_now=True),
-        engine=EngineSettings(partitions=2),
+        spark=spark,
+        available_now=True,
     )
-    epoch = run(pipeline(), settings, spark=spark)
-    print(f"everything there was is in {folder / 'turnover'}, up to epoch {epoch}")  # noqa: T201
+    print(f"everything there was is in {folder / 'turnover'}, up to epoch {ended.epoch}")  # noqa: T201
     spark.stop()
 
 

@@ -59,7 +59,7 @@ def test_the_text_says_the_same_and_no_secret(pipeline: Path) -> None:
         "  window     none: state is kept for ever",
         "  rows       a later row replaces the earlier one with the same key",
         "lost with the machine:  every epoch after the last checkpoint",
-        "not checked:",
+        "only Spark can tell:",
     ):
         assert text in result.stdout
     assert "do not show this" not in result.output

@@ -6,28 +6,39 @@ from collections.abc import Iterator
 
 import click
 
-from lamina.cli.check_plan import plan_of
 from lamina.cli.run_places import PipelinePlace, pipeline_argument
-from lamina.cli.screen import Screen, json_option
+from lamina.cli.screen import Screen, json_option, waiting
 from lamina.cli.shapes import Shape
+from lamina.front.check import add_types, read_plan
+
+NOT_CHECKED = "only Spark can tell:    types, functions, options of sources, columns of state"
 
 
 @click.command("check")
 @pipeline_argument
 @click.option(
-    "--no-spark", is_flag=True, help="Only what the text says: no types, and no start of Spark."
+    "--no-spark", is_flag=True, help="Only what the text says: no types, and Spark is not started."
 )
 @json_option
 def check_command(place: PipelinePlace, no_spark: bool, screen: Screen) -> None:
-    """Explain a pipeline: sources, streams with their state, sinks, and what may be lost.
+    """Explain a pipeline and refuse what would not work.
 
+    Shows sources, streams with their state, sinks, and what may be lost.
+    First what the text says, in a moment; then types and functions, for which Spark is started.
     Refuses with line, column and advice what would not work. Nothing is run, claimed or changed.
     """
-    plan = plan_of(place, with_spark=not no_spark)
+    pipeline = place.read()
+    plan = read_plan(place, pipeline)
+    if not screen.as_json:
+        for line in _lines(plan):
+            screen.line(line)
+    if not no_spark:
+        with waiting("Spark starts, to check types and functions"):
+            add_types(plan, place, pipeline)
     if screen.as_json:
         screen.json(plan)
         return
-    for line in _lines(plan):
+    for line in _types(plan) if plan["checked_with_spark"] else (NOT_CHECKED,):
         screen.line(line)
 
 
@@ -43,8 +54,19 @@ def _lines(plan: Shape) -> Iterator[str]:
     yield f"mode:                   {plan['mode']}"
     yield f"lost with the process:  {plan['lost']['process']}"
     yield f"lost with the machine:  {plan['lost']['machine']}"
-    if not plan["checked_with_spark"]:
-        yield "not checked:            types and functions (--no-spark)"
+    yield "checked:                syntax, names, paths, options of sinks"
+
+
+def _types(plan: Shape) -> Iterator[str]:
+    """What only Spark can tell."""
+    yield "checked with Spark:     types and functions"
+    for stream in plan["streams"]:
+        yield ""
+        yield f"stream {stream['name']}"
+        for column in stream["state"]:
+            merge = column["merge"] or "key"
+            yield f"  state      {column['name']} {column['type']} ({merge})"
+        yield f"  columns    {_typed(stream['columns'])}"
 
 
 def _source(source: Shape) -> Iterator[str]:
@@ -68,11 +90,6 @@ def _stream(stream: Shape) -> Iterator[str]:
         yield f"  keys       {', '.join(stream['keys']) or 'none: one group'}"
         yield f"  window     {stream['window'] or 'none: state is kept for ever'}"
     yield f"  emits      {stream['emit']}"
-    for column in stream.get("state", ()):
-        merge = column["merge"] or "key"
-        yield f"  state      {column['name']} {column['type']} ({merge})"
-    if "columns" in stream:
-        yield f"  columns    {_typed(stream['columns'])}"
 
 
 def _sink(sink: Shape, streams: list[Shape]) -> Iterator[str]:

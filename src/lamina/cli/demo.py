@@ -50,9 +50,10 @@ FILES_LEFT = 4  # for the life that is not killed
 @click.option("--dir", "folder", metavar="DIR", help="Work here and leave everything to look at.")
 @json_option
 def demo_command(kills: int, seed: int, folder: str | None, screen: Screen) -> None:
-    """Kill a running pipeline with SIGKILL, start it again, and compare it with a batch.
+    """Kill a pipeline again and again; compare the result.
 
-    Ends with 0 only if every row is there, once, with the same values; with 1 if not.
+    SIGKILL in mid-epoch, a new start, and in the end a comparison with one Spark batch. Ends with 0
+    only if every row is there, once, with the same values; with 1 if not.
     """
     require_spark("`lamina demo`")
     clock = SystemClock()

@@ -41,10 +41,11 @@ def diff_command(
     limit: int | None,
     screen: Screen,
 ) -> None:
-    """Show what differs in STORE from A to B, in one OPERATOR or in all.
+    """Show what differs between two epochs or checkpoints.
 
-    A and B are checkpoints (id, savepoint, epoch or "latest") or, with --home, epochs that the log
-    still reaches ("head" is the last). Ends with 0 if they are equal, with 1 if they differ.
+    That is, in STORE from A to B, in one OPERATOR or in all. A and B are checkpoints (id,
+    savepoint, epoch or "latest") or, with --home, epochs that the log still reaches ("head" is
+    the last). Ends with 0 if they are equal, with 1 if they differ.
     """
     with opened(target) as archive:
         views = archive.view(a), archive.view(b)

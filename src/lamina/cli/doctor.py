@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 import click
 
-import lamina
 from lamina.cli import machine, shapes
 from lamina.cli.exits import Exit
 from lamina.cli.screen import Screen, json_option
@@ -22,6 +21,7 @@ from lamina.errors import LaminaError
 from lamina.format.names import normalise_base
 from lamina.store.probe import probe_store
 from lamina.store.retry import RetryPolicy
+from lamina.version import __version__
 
 PATIENCE = RetryPolicy(budget_seconds=10)
 
@@ -73,7 +73,7 @@ def _stores_from_environment() -> tuple[str, ...]:
 def doctor_command(
     stores: tuple[str, ...], base: str, option: Mapping[str, Any], write_probe: bool, screen: Screen
 ) -> None:
-    """Say what is installed and which stores answer."""
+    """Show what is installed and which stores answer."""
     prefix = normalise_base(base)
     answers = [ask(url, option, prefix, write_probe=write_probe) for url in stores]
     facts = _facts()
@@ -106,7 +106,7 @@ def ask(url: str, options: Mapping[str, Any], prefix: str, *, write_probe: bool)
 def _facts() -> shapes.Shape:
     java = machine.find_java()
     return {
-        "lamina": lamina.__version__,
+        "lamina": __version__,
         "python": {"version": platform.python_version(), "executable": sys.executable},
         "os": platform.platform(),
         "extras": machine.extras(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
 
 from lamina.errors import (
     AlreadyExists,
@@ -64,3 +65,15 @@ def exit_code(kind: type[LaminaError]) -> Exit:
     """The exit code of an error of this class."""
     found = (CODES[each] for each in kind.__mro__ if each in CODES)
     return next(found, Exit.FAILED)
+
+
+def error_shape(failure: LaminaError) -> dict[str, Any]:
+    """An error as the JSON that scripts read."""
+    return {
+        "code": failure.code,
+        "kind": type(failure).__name__,
+        "message": failure.message,
+        "where": failure.where,
+        "advice": failure.advice,
+        "exit_code": int(exit_code(type(failure))),
+    }

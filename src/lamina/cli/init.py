@@ -50,7 +50,7 @@ FILES = {"pipeline.sql": PIPELINE, "README.md": README, ".gitignore": ".lamina/\
 @click.argument("folder", metavar="DIR")
 @json_option
 def init_command(folder: str, screen: Screen) -> None:
-    """Make an example project in DIR: a pipeline file that runs, and how.
+    """Make an example project in DIR that runs as it is.
 
     Refuses to write over a file that is there.
     """

@@ -72,7 +72,9 @@ def inspect_command(
     parquet: Path | None,
     screen: Screen,
 ) -> None:
-    """Show the keyed state of an OPERATOR in STORE, or which operators there are.
+    """Show keyed state as rows.
+
+    That of an OPERATOR in STORE; without one, which operators there are.
 
     At any checkpoint, by default the newest. With --home also at any epoch that the log still
     reaches; "head" is the last acknowledged one. Claims nothing, changes nothing.

@@ -8,7 +8,8 @@ import click
 
 from lamina.checkpoint import Checkpointer
 from lamina.cli import shapes
-from lamina.cli.screen import Answered, Screen, json_option
+from lamina.cli.screen import Screen, json_option
+from lamina.cli.session import Answered
 from lamina.cli.target import Target, nothing_here, store_options
 from lamina.cli.words import size, utc
 from lamina.errors import LaminaError, LogDamaged

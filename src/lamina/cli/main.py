@@ -7,6 +7,7 @@ is also the answer on stdout. Anything else is a bug and keeps its traceback.
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
 import sys
@@ -17,37 +18,17 @@ from typing import Any, NoReturn
 
 import click
 
-import lamina
-from lamina.cli import shapes
-from lamina.cli.check import check_command
-from lamina.cli.checkpoints import list_command
-from lamina.cli.copying import copy_command
-from lamina.cli.deletion import delete_command
-from lamina.cli.demo import demo_command
-from lamina.cli.diff import diff_command
-from lamina.cli.doctor import doctor_command
-from lamina.cli.exits import MEANINGS, Exit, exit_code
-from lamina.cli.gc import gc_command
-from lamina.cli.init import init_command
-from lamina.cli.inspect import inspect_command
-from lamina.cli.log import log_command
-from lamina.cli.manifests import show_command
-from lamina.cli.recovery import recover_command
-from lamina.cli.run import run_command
-from lamina.cli.savepoints import savepoint_group
-from lamina.cli.screen import Answered, Screen
-from lamina.cli.status import status_command
-from lamina.cli.stop import checkpoint_command, stop_command
-from lamina.cli.target import Session
-from lamina.cli.verification import verify_command
-from lamina.cli.wal import wal_group
+from lamina.cli.commands import SECTIONS, LazyGroup
+from lamina.cli.exits import MEANINGS, Exit, error_shape, exit_code
+from lamina.cli.session import Answered, Session
 from lamina.cli.words import printable
 from lamina.errors import LaminaError, UsageError
+from lamina.version import __version__
 
 EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {c:>3}  {text}" for c, text in MEANINGS.items())
 
 
-class LaminaGroup(click.Group):
+class LaminaGroup(LazyGroup):
     """A group whose errors leave by our exit codes."""
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **extra: Any) -> NoReturn:
@@ -76,40 +57,20 @@ class LaminaGroup(click.Group):
 
 
 @click.group(
-    cls=LaminaGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=LaminaGroup,
+    sections=SECTIONS,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.version_option(lamina.__version__, prog_name="lamina", message="%(prog)s %(version)s")
+@click.version_option(__version__, prog_name="lamina", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Checkpoints you can list, verify, pin, prune and copy, in any object store.
+    """Streaming SQL on Spark that never loses, doubles or guesses.
 
-    Every command takes --json. Commands that only read never change a store. Credentials come from
-    the usual environment variables or from --option, and are never printed.
+    A pipeline is a SQL file. `lamina init my-project` makes one that runs; `lamina COMMAND --help`
+    explains each command, and every command takes --json. Commands that only read never change
+    anything. Credentials come from the usual environment variables or from --option, and are never
+    printed.
     """
-
-
-for command in (
-    init_command,
-    check_command,
-    run_command,
-    status_command,
-    stop_command,
-    checkpoint_command,
-    list_command,
-    show_command,
-    log_command,
-    verify_command,
-    inspect_command,
-    diff_command,
-    gc_command,
-    delete_command,
-    savepoint_group,
-    copy_command,
-    wal_group,
-    recover_command,
-    doctor_command,
-    demo_command,
-):
-    cli.add_command(command)
 
 
 def main() -> NoReturn:
@@ -156,7 +117,7 @@ def _usage(error: click.ClickException) -> UsageError:
 def _fail(error: LaminaError, *, as_json: bool) -> Exit:
     _print_error(error)
     if as_json:
-        Screen(as_json=True).json({"error": shapes.error(error)})
+        click.echo(json.dumps({"error": error_shape(error)}, indent=2))
     return exit_code(type(error))
 
 

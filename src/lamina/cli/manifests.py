@@ -13,7 +13,8 @@ from lamina.checkpoint import Checkpointer, artifacts
 from lamina.cli import shapes
 from lamina.cli.exits import Exit
 from lamina.cli.manifest_text import print_manifest
-from lamina.cli.screen import Answered, Screen, json_option
+from lamina.cli.screen import Screen, json_option
+from lamina.cli.session import Answered
 from lamina.cli.target import LATEST, Target, missing_is_damage, resolve, store_options
 from lamina.errors import Corrupt, NotFound
 from lamina.format import manifest as manifests

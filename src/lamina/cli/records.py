@@ -12,8 +12,9 @@ import pyarrow as pa
 from lamina.cli import shapes
 from lamina.cli.homes import HomeTarget, find_segment, home_option, place
 from lamina.cli.rows import row_shapes, row_texts, schema_shape, schema_text
-from lamina.cli.screen import Answered, Screen, json_option
+from lamina.cli.screen import Screen, json_option
 from lamina.cli.segments import core_of, end_shape, end_text
+from lamina.cli.session import Answered
 from lamina.cli.shapes import Shape
 from lamina.cli.words import counted
 from lamina.disk.base import Disk
@@ -77,9 +78,10 @@ def wal_dump_command(
     values: bool,
     screen: Screen,
 ) -> None:
-    """Print the records of a segment, by default of all, one line each.
+    """Print the records of segments, one line each.
 
-    What stands before damage is printed all the same; then the command fails.
+    Of all of them, if none is named. What stands before damage is printed all the
+    same; then the command fails.
     """
     if first is not None and segment is None:
         raise click.UsageError("--from is an offset in one SEGMENT: name it")

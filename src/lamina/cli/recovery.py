@@ -58,10 +58,11 @@ def recover_command(
     verify: bool,
     screen: Screen,
 ) -> None:
-    """Print what a start of the pipeline would recover; claim nothing, change nothing.
+    """Print what a start would recover.
 
-    Ends with 0 if it would land on the highest acknowledged epoch, with 1 if it would but had to
-    pass over a damaged checkpoint, with 5 if only a person's flag lets it go on.
+    Nothing is claimed or changed. Ends with 0 if it would land on the highest acknowledged
+    epoch, with 1 if it would but had to pass over a damaged checkpoint, with 5 if only a person's
+    flag lets it go on.
     """
     if not dry_run:
         raise click.UsageError(ONLY_DRY)

@@ -30,10 +30,11 @@ def wal_repair_command(
     yes: bool,
     screen: Screen,
 ) -> None:
-    """Cut the torn end off a segment; what is cut is kept in a file beside it.
+    """Cut the torn end off a segment.
 
-    No recovery needs this: it passes over a torn end. It is for people who want to read a log with
-    other tools. Refused while another process has the lock of the home or of the core.
+    What is cut is kept in a file beside it. No recovery needs this: it passes over a torn
+    end. It is for people who want to read a log with other tools. Refused while
+    another process has the lock of the home or of the core.
     """
     require_somebody(yes=yes, dry_run=dry_run, does="cuts a file")
     home = home_target.to_read()

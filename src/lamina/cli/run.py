@@ -10,7 +10,7 @@ import click
 from lamina.cli import shapes
 from lamina.cli.run_places import PipelinePlace, pipeline_argument
 from lamina.cli.run_screen import json_line, open_screen
-from lamina.cli.screen import Answered
+from lamina.cli.session import Answered
 from lamina.clock import SystemClock
 from lamina.errors import LaminaError
 from lamina.front.options import PARTITIONS

@@ -14,7 +14,7 @@ from lamina.errors import UsageError
 
 @click.group("savepoint")
 def savepoint_group() -> None:
-    """Name checkpoints, so that they stay until the name is dropped."""
+    """Name checkpoints: they stay until the name is dropped."""
 
 
 @savepoint_group.command("create")

@@ -7,32 +7,27 @@ terminal may wrap them, a script gets every id whole. With --json stdout is one 
 from __future__ import annotations
 
 import json
+import os
 import sys
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
-from rich import progress
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from lamina.checkpoint.progress import Progress, Report, silent
 from lamina.cli.words import printable
-from lamina.errors import LaminaError
 
-_WIDTH = 1_000_000  # wider than any table, so that rich never cuts a cell
-_STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
+if TYPE_CHECKING:
+    from rich.console import Console
 
-
-class Answered(Exception):
-    """A command failed after its answer: the error ends it, but is no answer of its own."""
-
-    def __init__(self, error: LaminaError) -> None:
-        super().__init__(str(error))
-        self.error = error
+_STYLES: dict[str, dict[str, Any]] = {
+    "error": {"fg": "red", "bold": True},
+    "warning": {"fg": "yellow"},
+    "note": {"dim": True},
+}
 
 
 class Screen:
@@ -51,19 +46,14 @@ class Screen:
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Rows under a head; a column whose name starts with > is aligned to the right."""
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for name in columns:
-            table.add_column(
-                name.removeprefix(">"), justify="right" if name[0] == ">" else "left", no_wrap=True
-            )
-        for row in rows:
-            table.add_row(*(_cell(cell) for cell in row))
-        self._print(table)
+        for line in table_lines(columns, rows, color=_has_color(sys.stdout)):
+            click.echo(line)
 
     def note(self, text: str) -> None:
         """Something worth knowing for a person who looks; nothing for a script."""
         if sys.stderr.isatty():
-            _console(sys.stderr).print(Text(printable(text), style="dim"), soft_wrap=True)
+            text = printable(text)
+            click.echo(click.style(text, dim=True) if _has_color(sys.stderr) else text, err=True)
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Report]:
@@ -71,10 +61,10 @@ class Screen:
         if not sys.stderr.isatty():
             yield silent
             return
+        from rich import progress  # noqa: PLC0415  slow to import, and for terminals only
+
         with progress.Progress(
-            *progress.Progress.get_default_columns(),
-            console=_console(sys.stderr, width=None),
-            transient=True,
+            *progress.Progress.get_default_columns(), console=terminal(), transient=True
         ) as bar:
             task = bar.add_task(what, total=None)
 
@@ -83,28 +73,56 @@ class Screen:
 
             yield report
 
-    def _print(self, table: Table) -> None:
-        console = _console(sys.stdout)
-        with console.capture() as captured:
-            console.print(table)
-        for text in captured.get().splitlines():
-            click.echo(text.rstrip(), color=console.color_system is not None)
+
+def terminal() -> Console:
+    """stderr, for what changes in place; NO_COLOR and TERM=dumb are rich's to honour."""
+    from rich.console import Console  # noqa: PLC0415  slow to import, and for terminals only
+
+    return Console(
+        file=sys.stderr, force_terminal=sys.stderr.isatty(), highlight=False, emoji=False
+    )
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Say what is waited for, on a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with terminal().status(what):
+        yield
+
+
+def table_lines(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], *, color: bool = False
+) -> Iterator[str]:
+    """Columns side by side, two spaces apart, none of them cut."""
+    head = [name.removeprefix(">") for name in columns]
+    cells = [head, *([printable(cell) for cell in row] for row in rows)]
+    widths = [max(_width(row[at]) for row in cells) for at in range(len(head))]
+    for number, row in enumerate(cells):
+        parts = []
+        for name, text, width in zip(columns, row, widths, strict=True):
+            space = " " * (width - _width(text))
+            style = {"bold": True} if number == 0 else _STYLES.get(text, {})
+            shown = click.style(text, **style) if color and style else text
+            parts.append(space + shown if name[0] == ">" else shown + space)
+        yield "  ".join(parts).rstrip()
+
+
+def _width(text: str) -> int:
+    """In a terminal's cells: Chinese characters, say, take two."""
+    wide = sum(unicodedata.east_asian_width(each) in "WF" for each in text)
+    return len(text) + wide - sum(unicodedata.combining(each) != 0 for each in text)
+
+
+def _has_color(stream: TextIO) -> bool:
+    return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def stdin_is_terminal() -> bool:
     """Whether somebody is there to answer a question."""
     return sys.stdin.isatty()
-
-
-def _cell(text: str) -> Text:
-    return Text(printable(text), style=_STYLES.get(text, ""))
-
-
-def _console(stream: TextIO, width: int | None = _WIDTH) -> Console:
-    """NO_COLOR and TERM=dumb are rich's to honour; whether it is a terminal is ours to say."""
-    return Console(
-        file=stream, width=width, force_terminal=stream.isatty(), highlight=False, emoji=False
-    )
 
 
 def json_option(command: Callable[..., None]) -> Callable[..., None]:

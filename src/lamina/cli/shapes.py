@@ -20,9 +20,8 @@ from lamina.checkpoint import (
     Savepoint,
     VerifyReport,
 )
-from lamina.cli.exits import exit_code
+from lamina.cli.exits import error_shape
 from lamina.cli.words import begun, utc
-from lamina.errors import LaminaError
 from lamina.format.findings import Finding
 from lamina.format.log import Committed, Entry, encode_entry
 from lamina.ids import CheckpointId
@@ -31,16 +30,7 @@ from lamina.protocol.retention import Fate
 
 Shape = dict[str, Any]
 
-
-def error(failure: LaminaError) -> Shape:
-    return {
-        "code": failure.code,
-        "kind": type(failure).__name__,
-        "message": failure.message,
-        "where": failure.where,
-        "advice": failure.advice,
-        "exit_code": int(exit_code(type(failure))),
-    }
+error = error_shape
 
 
 def place(checkpointer: Checkpointer) -> Shape:

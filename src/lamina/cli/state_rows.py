@@ -16,7 +16,8 @@ from pyarrow import csv, parquet, types
 
 from lamina.cli import shapes
 from lamina.cli.rows import row_shapes
-from lamina.cli.screen import Answered, Screen
+from lamina.cli.screen import Screen
+from lamina.cli.session import Answered
 from lamina.clock import SystemClock, new_writer_id
 from lamina.errors import AlreadyExists, LaminaError, UsageError
 from lamina.os_errors import typed_errors

@@ -23,7 +23,6 @@ from lamina.cli.screen import Screen, json_option
 from lamina.cli.shapes import Shape
 from lamina.cli.target import open_at, require_log
 from lamina.cli.words import counted, size, utc
-from lamina.connectors.opening import open_sinks
 from lamina.disk.base import Disk
 from lamina.errors import NotFound
 from lamina.format.manifest import ConnectorCheckpoint
@@ -80,10 +79,10 @@ class Found:
 def status_command(
     pipeline: str | None, home: str | None, store: str | None, screen: Screen
 ) -> None:
-    """Show where a pipeline is: epoch, offsets, watermark, checkpoint, log and sinks.
+    """Show where a pipeline is, running or dead.
 
-    Reads files only and takes no lock. Without a PIPELINE file give --home and --store; then sinks
-    are those that the process named last.
+    Epoch, offsets, watermark, checkpoint, log and sinks, from the files alone. Without a PIPELINE
+    file give --home and --store; then sinks are those that the process named last.
     """
     if pipeline is None and (home is None or store is None):
         raise click.UsageError("Name the pipeline file, or give --home and --store.")
@@ -133,6 +132,8 @@ def _home(home: Path) -> Home:
 
 def _positions(place: PipelinePlace) -> dict[str, int]:
     """What each sink of the file says itself."""
+    from lamina.connectors.opening import open_sinks  # noqa: PLC0415  slow to import
+
     pipeline = place.read()
     file = str(place.file)
     opened = open_sinks(pipeline, place.folder, home=place.home, file=file)

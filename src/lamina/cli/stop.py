@@ -6,12 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from lamina.checkpoint import Checkpointer
 from lamina.cli import shapes
 from lamina.cli.run_places import PipelinePlace, pipeline_argument
-from lamina.cli.screen import Screen, json_option
+from lamina.cli.screen import Screen, json_option, waiting
 from lamina.cli.shapes import Shape
 from lamina.cli.target import open_at
 from lamina.cli.words import utc
@@ -40,9 +39,10 @@ timeout_option = click.option(
 @timeout_option
 @json_option
 def stop_command(place: PipelinePlace, timeout: float, screen: Screen) -> None:
-    """Let a running pipeline end its epoch, make a checkpoint and exit; wait until it has.
+    """Stop a running pipeline, with a checkpoint.
 
-    Ends with 0 when nothing runs any more, also if nothing did.
+    It ends its epoch, makes a checkpoint and exits; this command waits until it has. Ends with 0
+    when nothing runs any more, also if nothing did.
     """
     wait = _Wait(place, timeout)
     run = wait.for_a_run()
@@ -62,9 +62,10 @@ def stop_command(place: PipelinePlace, timeout: float, screen: Screen) -> None:
 @timeout_option
 @json_option
 def checkpoint_command(place: PipelinePlace, timeout: float, screen: Screen) -> None:
-    """Let a running pipeline make a checkpoint after its epoch; wait until it has.
+    """Let a running pipeline make a checkpoint now.
 
-    Ends with 3 if nothing runs: what ended by itself, or was stopped, has made one.
+    It does so after its epoch; this command waits until it has. Ends with 3 if nothing runs: what
+    ended by itself, or was stopped, has made one.
     """
     wait = _Wait(place, timeout)
     run = wait.for_a_run()
@@ -142,8 +143,7 @@ class _Wait:
         return None
 
     def until(self, done: Callable[[], bool], what: str, process: Process) -> None:
-        console = Console(stderr=True, highlight=False, emoji=False)
-        with console.status(what):  # nothing where there is no terminal
+        with waiting(what):
             while not done():
                 self._pause(process)
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 import click
 
 from lamina.checkpoint import Checkpointer
+from lamina.cli.session import Session
 from lamina.errors import Corrupt, NotFound, UsageError
 from lamina.format.log import Committed
 from lamina.format.names import CheckpointPaths
@@ -26,13 +26,6 @@ F = TypeVar("F", bound=Callable[..., None])
 LATEST = "latest"
 _LIKE_AN_ID = re.compile(r"[0-9A-Fa-f-]{36}")
 _RESERVED = frozenset(inspect.signature(open_store).parameters)
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """What all stores of one command share: setting *cancel* ends their waiting."""
-
-    cancel: threading.Event = field(default_factory=threading.Event)
 
 
 @dataclass(frozen=True, slots=True)

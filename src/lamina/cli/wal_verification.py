@@ -45,12 +45,12 @@ _PIPELINES = {STAGED, STATE, STATUS, REQUESTS, SINKS}  # beside the log: docs/FO
 @click.argument("segments", metavar="[SEGMENT]...", nargs=-1)
 @json_option
 def wal_verify_command(home_target: HomeTarget, segments: tuple[str, ...], screen: Screen) -> None:
-    """Read every byte of these segments, by default of all.
+    """Read every byte of segments.
 
-    Of all of them it is also checked that they hold every record that a COMMIT names, and that
-    none is gone that holds an epoch after the last checkpoint. Ends with 0 if all is well, with 1
-    if there are warnings, with 4 if anything is damaged or gone. A torn end is a note: a crash
-    leaves it behind, and a recovery passes over it.
+    Of all of them, if none is named; then it is also checked that they hold every
+    record that a COMMIT names, and that none is gone that holds an epoch after the last
+    checkpoint. Ends with 0 if all is well, with 1 if there are warnings, with 4 if anything is
+    damaged or gone. A torn end is a note: a crash leaves it behind, and a recovery passes over it.
     """
     disk = home_target.disk()
     troubles, identity = _identity(home_target)

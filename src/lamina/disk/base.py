@@ -7,11 +7,12 @@ every call and try every state a crash may leave behind.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-Bytes: TypeAlias = bytes | memoryview | pa.Buffer
+Bytes: TypeAlias = "bytes | memoryview | pa.Buffer"
 
 
 class LogFile(Protocol):

@@ -7,13 +7,15 @@ import os
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from lamina.disk.base import Bytes
 from lamina.disk.folders import sync_folder
 from lamina.errors import BadName, Refused
 from lamina.os_errors import typed_errors
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _WRITE_AT_ONCE = 512  # parts; the system's limit is 1024
 _WRITEBACK_BYTES = 16 * 1024 * 1024
@@ -65,6 +67,8 @@ class LocalDisk:
                 os.close(fd)
 
     def map(self, path: str) -> pa.Buffer:
+        import pyarrow as pa  # noqa: PLC0415  slow to import; who only reads metadata maps nothing
+
         target = self._path(path)
         with typed_errors(target):
             if target.stat().st_size == 0:

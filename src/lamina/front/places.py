@@ -6,11 +6,13 @@ import os
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lamina.errors import BadPipeline, NotFound, UsageError
 from lamina.os_errors import typed_errors
-from lamina.pipeline.model import Pipeline
-from lamina.pipeline.statements import parse_pipeline
+
+if TYPE_CHECKING:
+    from lamina.pipeline.model import Pipeline
 
 FOLDER = ".lamina"
 INSTALL = "pip install 'lamina[spark,java]'"
@@ -40,6 +42,8 @@ class PipelinePlace:
 
     def read(self) -> Pipeline:
         """The pipeline of the file, with the environment's variables filled in."""
+        from lamina.pipeline.statements import parse_pipeline  # noqa: PLC0415  slow to import
+
         with typed_errors(self.file):
             if self.file.is_dir():
                 raise UsageError("this is a folder, not a pipeline file", where=str(self.file))

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Unpack
 from lamina.clock import Clock, SystemClock
 from lamina.connectors.opening import open_sinks
 from lamina.errors import SparkLost, UsageError
+from lamina.front.locate import PipelineLike, locate
 from lamina.front.options import RunOptions, settings_of
-from lamina.front.places import PipelinePlace, place_of, require_spark
-from lamina.pipeline.builder import PipelineBuilder
+from lamina.front.places import require_spark
 from lamina.pipeline.checks import check_pipeline
 from lamina.pipeline.model import Pipeline
 from lamina.running.control import Status
@@ -27,7 +27,6 @@ from lamina.running.settings import RunSettings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PipelineLike = str | os.PathLike[str] | Pipeline | PipelineBuilder
 MASTER = "local[*]"
 
 
@@ -69,23 +68,6 @@ def run(
     model = place.read() if what is None else what
     _check(model, settings)
     return _run(model, settings, launch, watcher=watcher or Watcher(), stop=stop)
-
-
-def locate(
-    pipeline: PipelineLike,
-    *,
-    home: str | os.PathLike[str] | None = None,
-    store: str | None = None,
-    name: str = "",
-    folder: str | os.PathLike[str] = "",
-) -> tuple[PipelinePlace, Pipeline | None]:
-    """Where a pipeline lives; and the pipeline itself, if it is not in a file."""
-    model = pipeline.build() if isinstance(pipeline, PipelineBuilder) else pipeline
-    if isinstance(model, Pipeline):
-        return place_of(Path(folder, name or "pipeline"), home, store), model
-    if name or folder:
-        raise UsageError("a pipeline file has its own name and folder: give neither")
-    return place_of(model, home, store), None
 
 
 def _launch(

@@ -1,18 +1,33 @@
 """What a pipeline is: its model, its SQL, its checks. Pure: no Spark, no file, no network."""
 
-from lamina.pipeline.builder import PipelineBuilder
-from lamina.pipeline.checks import check_pipeline, order
-from lamina.pipeline.model import (
-    Column,
-    Emit,
-    Option,
-    Pipeline,
-    Sink,
-    Source,
-    Stream,
-    Watermark,
-)
-from lamina.pipeline.statements import parse_pipeline
+from typing import TYPE_CHECKING
+
+from lamina.lazy import exports
+
+if TYPE_CHECKING:
+    from lamina.pipeline.builder import PipelineBuilder
+    from lamina.pipeline.checks import check_pipeline, order
+    from lamina.pipeline.model import (
+        Column,
+        Emit,
+        Option,
+        Pipeline,
+        Sink,
+        Source,
+        Stream,
+        Watermark,
+    )
+    from lamina.pipeline.statements import parse_pipeline
+else:
+    __getattr__ = exports(
+        __name__,
+        {
+            "lamina.pipeline.builder": "PipelineBuilder",
+            "lamina.pipeline.checks": "check_pipeline order",
+            "lamina.pipeline.model": "Column Emit Option Pipeline Sink Source Stream Watermark",
+            "lamina.pipeline.statements": "parse_pipeline",
+        },
+    )
 
 __all__ = [
     "Column",

@@ -1,8 +1,22 @@
 """Recovery: claim, scan, plan, restore, adopt."""
 
-from lamina.recovery.manager import Recovered, RecoveryConfig, RecoveryManager
-from lamina.recovery.scan import RecoverableSink, Scan
-from lamina.recovery.state import LeftAside, RecoveredState, RecoveryReport
+from typing import TYPE_CHECKING
+
+from lamina.lazy import exports
+
+if TYPE_CHECKING:
+    from lamina.recovery.manager import Recovered, RecoveryConfig, RecoveryManager
+    from lamina.recovery.scan import RecoverableSink, Scan
+    from lamina.recovery.state import LeftAside, RecoveredState, RecoveryReport
+else:
+    __getattr__ = exports(
+        __name__,
+        {
+            "lamina.recovery.manager": "Recovered RecoveryConfig RecoveryManager",
+            "lamina.recovery.scan": "RecoverableSink Scan",
+            "lamina.recovery.state": "LeftAside RecoveredState RecoveryReport",
+        },
+    )
 
 __all__ = [
     "LeftAside",

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,7 +24,6 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from lamina import __version__
 from lamina.clock import Clock, new_writer_id
 from lamina.disk import LocalDisk
 from lamina.errors import LaminaError, NotShared, Refused
@@ -32,6 +32,7 @@ from lamina.os_errors import typed_errors
 from lamina.spark.failures import line_of
 from lamina.spark.golden import ALL, check_hash, check_hashes
 from lamina.spark.internals import ArrowTask, executor_count, map_in_arrow
+from lamina.version import __version__
 
 ANSWER = "answer string"
 HOSTS_MAX = 8
@@ -105,10 +106,8 @@ def _probe(path: str) -> ArrowTask:
     def probe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = [row for batch in batches for row in batch.to_pylist()]
         try:
-            import lamina  # noqa: PLC0415  it may be missing here
-
-            version = lamina.__version__
-        except ImportError:
+            version = import_module("lamina").__version__
+        except ImportError:  # it may be missing here
             version = None
         try:
             nonce = Path(path).read_text()

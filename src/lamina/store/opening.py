@@ -15,7 +15,6 @@ from lamina.store.local import LocalStore
 from lamina.store.memory import MemoryStore
 from lamina.store.probe import probe_store
 from lamina.store.readonly import ReadOnlyStore
-from lamina.store.remote import RemoteStore
 from lamina.store.retry import RetryingStore, RetryPolicy
 
 
@@ -35,6 +34,8 @@ def open_store(
     """
     scheme = _scheme(url)
     if scheme in REMOTE_SCHEMES:
+        from lamina.store.remote import RemoteStore  # noqa: PLC0415  its client is slow to import
+
         inner = RemoteStore(url, **options)
         store: Store = RetryingStore(inner, retry or RetryPolicy(), clock or SystemClock(), cancel)
         if writable:

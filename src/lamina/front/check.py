@@ -1,14 +1,22 @@
-"""What `lamina check` says of a pipeline, as the JSON that scripts read; text is made of it."""
+"""`lamina.check`: what a pipeline will do, before it does anything.
+
+In two stages: what the text says (syntax, names, options, paths) takes a moment and needs no Spark;
+types, functions and the columns of state are Spark's to say. The answer is the JSON of `lamina
+check --json` (docs/cli.md).
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lamina.cli.shapes import Shape
 from lamina.connectors.opening import bad_row_streams, open_sinks, sinks_of
 from lamina.engine.plans import EngineSettings
+from lamina.front.locate import PipelineLike, locate
 from lamina.front.places import PipelinePlace, require_spark
 from lamina.pipeline.aggregates import AGGREGATES
 from lamina.pipeline.checks import check_pipeline, order
@@ -18,7 +26,11 @@ from lamina.pipeline.model import Emit, Pipeline, Sink, Source
 from lamina.pipeline.select import Select, read_select
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from lamina.spark.streams import SparkStream
+
+Shape = dict[str, Any]
 
 EVERY = EngineSettings().checkpoint_epochs
 LOST = {
@@ -28,28 +40,56 @@ LOST = {
 }
 
 
-def plan_of(place: PipelinePlace, *, with_spark: bool) -> Shape:
-    """Check a pipeline and say what it does; BadPipeline at the first thing that would not work."""
-    pipeline, file = place.read(), str(place.file)
+def check(
+    pipeline: PipelineLike,
+    *,
+    name: str = "",
+    folder: str | os.PathLike[str] = "",
+    spark: SparkSession | None = None,
+    with_spark: bool = True,
+) -> Shape:
+    """What a pipeline will do; BadPipeline at the first thing that would not work.
+
+    Nothing is run, claimed or changed. An existing SparkSession (*spark*) is used and left
+    unchanged, otherwise one is started; without Spark only the text is checked.
+    """
+    place, model = locate(pipeline, name=name, folder=folder)
+    model = place.read() if model is None else model
+    plan = read_plan(place, model)
+    if with_spark:
+        add_types(plan, place, model, spark=spark)
+    return plan
+
+
+def read_plan(place: PipelinePlace, pipeline: Pipeline) -> Shape:
+    """What the text says, without Spark."""
+    file = str(place.file)
     check_pipeline(pipeline, file=file)
     opened = open_sinks(pipeline, place.folder, home=place.home, file=file)
     sinks = [_sink(each, opened[each.name].delivery) for each in sinks_of(pipeline)]
     streams = {name: _stream(pipeline, name, file) for name in order(pipeline, file=file)}
     streams |= {name: _bad_rows(name, source) for name, source in bad_row_streams(pipeline).items()}
-    if with_spark:
-        require_spark("`lamina check`")
-        for name, found in _compiled(pipeline, place).items():
-            streams[name] |= found
     return {
         "pipeline": place.name,
         "file": file,
-        "checked_with_spark": with_spark,
+        "checked_with_spark": False,
         "sources": [_source(each, place.folder) for each in pipeline.sources.values()],
         "streams": list(streams.values()),
         "sinks": sinks,
-        "mode": "local: one process and its tasks on one machine",
+        "mode": "local: the home is on a disk that the driver and its tasks share",
         "lost": LOST,
     }
+
+
+def add_types(
+    plan: Shape, place: PipelinePlace, pipeline: Pipeline, *, spark: SparkSession | None = None
+) -> None:
+    """What Spark says, added to what the text says: columns, state and merge functions."""
+    require_spark("checking types")
+    found = _compiled(pipeline, place, spark)
+    for stream in plan["streams"]:
+        stream.update(found[stream["name"]])
+    plan["checked_with_spark"] = True
 
 
 def _source(source: Source, folder: Path) -> Shape:
@@ -118,29 +158,41 @@ def _sink(sink: Sink, delivery: str) -> Shape:
     }
 
 
-def _compiled(pipeline: Pipeline, place: PipelinePlace) -> dict[str, Shape]:
+def _compiled(
+    pipeline: Pipeline, place: PipelinePlace, spark: SparkSession | None
+) -> dict[str, Shape]:
     """Columns, state and merge functions, as the streams compile on a live Spark."""
     from lamina.spark.failures import spark_errors  # noqa: PLC0415  an extra
     from lamina.spark.frames import own_session  # noqa: PLC0415
     from lamina.spark.internals import active  # noqa: PLC0415
     from lamina.spark.runner import pinned  # noqa: PLC0415
-    from lamina.spark.session import start_session  # noqa: PLC0415
     from lamina.spark.sources import open_source  # noqa: PLC0415
     from lamina.spark.streams import compile_pipeline  # noqa: PLC0415
 
     file = str(place.file)
     for source in pipeline.sources.values():
         open_source(source, place.folder, file=file)
-    with TemporaryDirectory(prefix="lamina-check-") as scratch:
-        spark = start_session(place.name, Path(scratch), master="local[1]")
-        try:
-            own = own_session(spark, pinned(1))
-            with spark_errors(), active(own):
-                names = order(pipeline, file=file)
-                _, streams = compile_pipeline(own, pipeline, names, name=place.name, file=file)
-        finally:
-            spark.stop()
+    with _session(place.name, spark) as session:
+        own = own_session(session, pinned(1))
+        with spark_errors(), active(own):
+            names = order(pipeline, file=file)
+            _, streams = compile_pipeline(own, pipeline, names, name=place.name, file=file)
     return {name: _columns(stream) for name, stream in streams.items()}
+
+
+@contextmanager
+def _session(name: str, spark: SparkSession | None) -> Iterator[SparkSession]:
+    from lamina.spark.session import start_session, stop_session  # noqa: PLC0415  an extra
+
+    if spark is not None:
+        yield spark
+        return
+    with TemporaryDirectory(prefix="lamina-check-") as scratch:
+        session = start_session(name, Path(scratch), master="local[1]")
+        try:
+            yield session
+        finally:
+            stop_session(session)
 
 
 def _columns(stream: SparkStream) -> Shape:
