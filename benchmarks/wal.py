@@ -32,10 +32,11 @@ from lamina.format.commit import CommitRecord
 from lamina.format.manifest import CheckpointManifest, with_runs
 from lamina.recovery import RecoveryConfig, RecoveryManager
 from lamina.store import open_store
-from lamina.wal import CoreWalWriter, DriverLog, SegmentReader, claim_home
+from lamina.wal import DriverLog, SegmentReader, claim_home
 from lamina.wal.runs import ENTRY_SCHEMA, serialize
 from lamina.wal.segment import SegmentWriter
-from lamina.wal.writer import FRAME_BYTES
+from lamina.wal.standalone import CoreWalWriter
+from lamina.wal.standalone.writer import FRAME_BYTES
 
 MIB = 1024 * 1024
 HOME = b"benchmark-home--"

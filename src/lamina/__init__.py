@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from lamina.state.merge import Merge
     from lamina.store.base import Store
     from lamina.store.opening import open_store
-    from lamina.wal.logset import LogSet
+    from lamina.wal.standalone.logset import LogSet
 else:
     __getattr__ = exports(
         __name__,
@@ -78,7 +78,7 @@ else:
             "lamina.state.merge": "Merge",
             "lamina.store.base": "Store",
             "lamina.store.opening": "open_store",
-            "lamina.wal.logset": "LogSet",
+            "lamina.wal.standalone.logset": "LogSet",
         },
     )
 

@@ -41,9 +41,10 @@ from lamina.recovery import Recovered, RecoveredState, RecoveryConfig, RecoveryM
 from lamina.recovery.ranges import read_ranges
 from lamina.store.base import Store
 from lamina.testing import ManualClock
-from lamina.wal import CoreWalWriter, LogSet, drop_driver_segments, drop_segments
+from lamina.wal import drop_driver_segments, drop_segments
 from lamina.wal.driver_log import rule_commit
-from lamina.wal.writer import ENTRY_SCHEMA, OPERATOR
+from lamina.wal.standalone import CoreWalWriter, LogSet
+from lamina.wal.standalone.writer import ENTRY_SCHEMA, OPERATOR
 from tests.crash.disk import RecordingDisk
 
 CORES = 2

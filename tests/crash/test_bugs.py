@@ -13,20 +13,10 @@ from lamina.format.home_names import IDENTITY
 from lamina.format.manifest_model import ConnectorCheckpoint
 from lamina.store import MemoryStore
 from lamina.testing import ManualClock
-from lamina.wal import (
-    Clean,
-    CoreWalWriter,
-    DriverLog,
-    Home,
-    LogSet,
-    SegmentReader,
-    Torn,
-    claim_home,
-    read_home,
-    replay_core,
-)
+from lamina.wal import Clean, DriverLog, Home, SegmentReader, Torn, claim_home, read_home
 from lamina.wal.scan import segments_of
-from lamina.wal.writer import OPERATOR
+from lamina.wal.standalone import CoreWalWriter, LogSet, replay_core
+from lamina.wal.standalone.writer import OPERATOR
 from tests.crash.disk import Call, Hook, Image, Platter, PowerCut, RecordingDisk
 from tests.crash.pipeline import CONFIG, Process, Truth
 

@@ -14,8 +14,8 @@ from lamina.errors import LaminaError
 from lamina.format.commit import Point
 from lamina.format.manifest_model import ConnectorCheckpoint
 from lamina.store import MemoryStore
-from lamina.wal import CoreWalWriter, replay_core
-from lamina.wal.writer import OPERATOR
+from lamina.wal.standalone import CoreWalWriter, replay_core
+from lamina.wal.standalone.writer import OPERATOR
 from tests.crash.disk import Call, Image, Platter, RecordingDisk
 from tests.crash.pipeline import (
     COUNTS,

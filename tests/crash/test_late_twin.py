@@ -17,9 +17,10 @@ from greenlet import getcurrent, greenlet
 from lamina.errors import NotFound, WalDamaged
 from lamina.format.commit import WalRange
 from lamina.store import MemoryStore
-from lamina.wal import CoreWalWriter, SegmentReader
+from lamina.wal import SegmentReader
 from lamina.wal.scan import segments_of
-from lamina.wal.writer import OPERATOR
+from lamina.wal.standalone import CoreWalWriter
+from lamina.wal.standalone.writer import OPERATOR
 from tests.crash.disk import Call, Platter, PowerCut, RecordingDisk
 from tests.crash.pipeline import CORES, COUNTS, Changes, Process, Truth, batch_of
 

@@ -11,7 +11,7 @@ import pytest
 
 from lamina.errors import LaminaError, StoreError, StoreFull
 from lamina.store import MemoryStore
-from lamina.wal.writer import OPERATOR
+from lamina.wal.standalone.writer import OPERATOR
 from tests.crash.disk import Call, Hook, Image, Platter, PowerCut, RecordingDisk
 from tests.crash.pipeline import COUNTS, Broken, Changes, Ledger, Process, Truth
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lamina.disk import LocalDisk
-from lamina.wal import CoreWalWriter
+from lamina.wal.standalone import CoreWalWriter
 
 HOME = bytes(range(16))
 EPOCHS, KEPT = 5, 3

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lamina.disk import LocalDisk
-from lamina.wal import replay_core
+from lamina.wal.standalone import replay_core
 from tests.faults import traced
 from tests.faults.cutting import EPOCHS, HOME, KEPT
 from tests.faults.model import LONG

@@ -30,8 +30,9 @@ from lamina.format.manifest_model import ConnectorCheckpoint
 from lamina.ids import CheckpointId
 from lamina.recovery import Recovered, RecoveryConfig, RecoveryManager
 from lamina.store.local import LocalStore
-from lamina.wal import LogSet, drop_driver_segments
-from lamina.wal.writer import ENTRY_SCHEMA, OPERATOR
+from lamina.wal import drop_driver_segments
+from lamina.wal.standalone import LogSet
+from lamina.wal.standalone.writer import ENTRY_SCHEMA, OPERATOR
 from tests.faults.model import (
     SOURCE,
     Folders,

@@ -12,8 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from lamina.disk import LocalDisk
 from lamina.format.home_names import CoreSegment, segment_path
-from lamina.wal import CoreWalWriter, Home, drop_segments
+from lamina.wal import Home, drop_segments
 from lamina.wal.scan import read_ends, read_tail, segments_of
+from lamina.wal.standalone import CoreWalWriter
 from tests.unit.wal_logs import HOME, batch_of, open_writer
 
 SHM = Path("/dev/shm")

@@ -19,8 +19,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from lamina.disk import LocalDisk
 from lamina.format.commit import CheckpointRecord, Point
 from lamina.format.log import Committed
-from lamina.wal import Home, Torn, check_segment, drop_segments, repair, replay_core
+from lamina.wal import Home, Torn, check_segment, drop_segments, repair
 from lamina.wal.scan import segments_of
+from lamina.wal.standalone import replay_core
 from tests.unit.checkpoints import cid
 from tests.unit.recoveries import Pipeline, recovered_state
 from tests.unit.wal_logs import HOME, apply, batch_of, offsets, open_writer

@@ -9,8 +9,8 @@ from lamina.checkpoint import Checkpointer, run_gc
 from lamina.errors import LaminaError, StoreUnavailable
 from lamina.format.commit import WalRange
 from lamina.testing.clock import ManualClock
-from lamina.wal import CoreWalWriter
-from lamina.wal.writer import OPERATOR
+from lamina.wal.standalone import CoreWalWriter
+from lamina.wal.standalone.writer import OPERATOR
 from tests.crash.disk import PowerCut
 from tests.crash.pipeline import CONFIG, CORES, COUNTS, Changes, Process, write_entries
 from tests.sim.real_world import RETAIN, Ack, Loss, PausingDisk, RealWorld

@@ -18,7 +18,7 @@ from lamina.protocol.sinks import SinkPosition
 from lamina.recovery import Recovered, RecoveredState, RecoveryConfig, RecoveryManager
 from lamina.store import MemoryStore, Store
 from lamina.testing import ManualClock
-from lamina.wal import LogSet
+from lamina.wal.standalone import LogSet
 from tests.unit.checkpoints import manifest_of
 from tests.unit.wal_logs import apply, batch_of, driver_commit, offsets
 

@@ -23,7 +23,7 @@ from lamina.ids import CheckpointId
 from lamina.recovery import Recovered, RecoveryConfig, RecoveryManager
 from lamina.store import LocalStore
 from lamina.testing import ManualClock
-from lamina.wal import LogSet
+from lamina.wal.standalone import LogSet
 
 CHECKPOINTS = (2, 4)
 EPOCHS = 6

@@ -25,7 +25,8 @@ from lamina.protocol.history import History
 from lamina.recovery import Recovered, RecoveryConfig, RecoveryManager
 from lamina.store import LocalStore
 from lamina.testing import ManualClock
-from lamina.wal import CoreWalWriter, DriverLog, LogSet, SegmentReader, claim_home, read_home
+from lamina.wal import DriverLog, SegmentReader, claim_home, read_home
+from lamina.wal.standalone import CoreWalWriter, LogSet
 from tests.unit.checkpoints import cid
 from tests.unit.test_cli_home_support import HomeAndStore, flip, make_home, tear
 from tests.unit.test_cli_support import answer, lamina, tree

@@ -12,16 +12,8 @@ from lamina.format.manifest_model import ConnectorCheckpoint
 from lamina.format.wal import HEADER_SIZE, Kind
 from lamina.recovery import RecoveryConfig
 from lamina.store import MemoryStore
-from lamina.wal import (
-    CoreWalWriter,
-    SegmentReader,
-    Torn,
-    check_segment,
-    drop_segments,
-    read_up_to,
-    repair,
-    replay_core,
-)
+from lamina.wal import SegmentReader, Torn, check_segment, drop_segments, repair
+from lamina.wal.standalone import CoreWalWriter, read_up_to, replay_core
 from tests.unit.recoveries import Pipeline, recovered_state
 from tests.unit.wal_logs import (
     HOME,

@@ -12,8 +12,9 @@ from lamina.errors import BadName, Fenced, NotFound, Unsupported, WalDamaged
 from lamina.format.home_file import decode_home
 from lamina.format.home_names import DriverSegment, segment_path
 from lamina.testing import ManualClock
-from lamina.wal import CoreWalWriter, DriverLog, claim_home, read_driver_log, read_home
+from lamina.wal import DriverLog, claim_home, read_driver_log, read_home
 from lamina.wal.scan import read_tail
+from lamina.wal.standalone import CoreWalWriter
 from tests.unit.wal_logs import OTHER_HOME, FailingDisk, everything_below
 
 

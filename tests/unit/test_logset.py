@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from lamina.disk import LocalDisk
 from lamina.errors import StoreError, UsageError
+from lamina.format.commit import CommitRecord
 from lamina.format.wal import Kind
-from lamina.wal import (
-    Home,
-    LogSet,
-    drop_segments,
-    droppable,
-    read_up_to,
-    replay_core,
-    statistics,
-)
+from lamina.testing import ManualClock
+from lamina.wal import DriverLog, Home, claim_home, drop_segments, droppable
 from lamina.wal.scan import segments_of
+from lamina.wal.standalone import LogSet, read_up_to, replay_core, statistics
 from tests.unit.wal_logs import (
     HOME,
     FailingDisk,
@@ -270,3 +267,16 @@ def test_a_commit_that_is_not_synced_does_not_let_the_one_before_it_go(tmp_path:
         file.truncate(synced)
     with open_writer(home.disk) as again:
         assert again.head == first
+
+
+def test_statistics_left_out_the_driver_log(tmp_path: Path) -> None:
+    """In an embedded store everything lies there."""
+    home = claim_home(LocalDisk(tmp_path), ManualClock())
+    driver = DriverLog(home, 1)
+    driver.append_run(pa.record_batch({"k": [1]}), epoch=4)
+    driver.commit(CommitRecord(epoch=4, generation=1))
+    found = statistics(home.disk, home.identity)
+    assert found.bytes == driver.size == home.disk.size(driver.segment)
+    assert (found.segments, found.epoch_min, found.epoch_max) == (1, 4, 4)
+    driver.close()
+    home.release()

@@ -25,7 +25,8 @@ from lamina.format.commit import CheckpointRecord, CommitRecord, Point
 from lamina.format.manifest import CheckpointManifest
 from lamina.recovery import Recovered, RecoveryConfig, RecoveryManager
 from lamina.store import MemoryStore, open_store
-from lamina.wal import LogSet, drop_driver_segments, drop_segments
+from lamina.wal import drop_driver_segments, drop_segments
+from lamina.wal.standalone import LogSet
 from tests.unit.checkpoints import cid, snapshot_of
 from tests.unit.recoveries import MemorySink, Pipeline, recovered_state
 from tests.unit.wal_logs import add_to, everything_below, offsets

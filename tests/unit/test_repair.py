@@ -9,7 +9,8 @@ import pytest
 from lamina.disk import LocalDisk
 from lamina.errors import Fenced, Refused, StoreError
 from lamina.format.wal import HEADER_SIZE, Kind
-from lamina.wal import Clean, Repair, SegmentReader, check_segment, plan_repair, repair, replay_core
+from lamina.wal import Clean, Repair, SegmentReader, check_segment, plan_repair, repair
+from lamina.wal.standalone import replay_core
 from tests.unit.wal_logs import (
     HOME,
     PATH,

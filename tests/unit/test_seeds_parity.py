@@ -32,7 +32,7 @@ from lamina.format.wal import HEADER_SIZE
 from lamina.recovery import RecoveryConfig
 from lamina.store import MemoryStore
 from lamina.testing import Fault, FaultKind, FaultyStore, ManualClock
-from lamina.wal import CoreWalWriter, statistics
+from lamina.wal.standalone import CoreWalWriter, statistics
 from tests.unit.wal_logs import HOME, open_writer, runs_of
 
 CLOCK = ManualClock(1)
@@ -346,7 +346,7 @@ def test_open_at_the_header_leaves_the_rest_in_a_copy(tmp_path: Path) -> None:
     with CoreWalWriter.open_at(0, disk, HEADER_SIZE, home=HOME) as again:
         assert (again.position, again.sequence) == (HEADER_SIZE, 2)
     assert path.read_bytes() == whole[:HEADER_SIZE]
-    assert Path(f"{path}.cut-{HEADER_SIZE}").read_bytes() == whole[HEADER_SIZE:]
+    assert Path(f"{path}.cut-{HEADER_SIZE}-2").read_bytes() == whole[HEADER_SIZE:]
 
 
 # Seed 004: recovery

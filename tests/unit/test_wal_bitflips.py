@@ -41,7 +41,7 @@ def core_log(tmp_path: Path) -> tuple[str, bytes, tuple[WalRange, ...]]:
             writer.append_put(b"key", b"value of epoch %d" % epoch)
             writer.append_delete(b"gone")
             writer.append_epoch_barrier()
-            ranges += tuple(writer._since_commit)
+            ranges += tuple(writer._taken)
             commit_epoch(writer, epoch, {}, at=epoch)
             writer.append_checkpoint(CheckpointRecord(cid(epoch), epoch, "a" * 64))
             writer.sync()

@@ -16,8 +16,9 @@ from lamina.disk.base import LogFile
 from lamina.errors import Refused
 from lamina.format.home_names import CoreSegment, segment_path
 from lamina.format.wal import HEADER_SIZE
-from lamina.wal import CoreWalWriter, Home, drop_segments
+from lamina.wal import Home, drop_segments
 from lamina.wal.scan import read_end, read_tail, segments_of
+from lamina.wal.standalone import CoreWalWriter
 from tests.unit.wal_logs import HOME, add_to, batch_of, commit_epoch, open_writer
 
 

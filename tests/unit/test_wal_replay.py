@@ -10,7 +10,7 @@ from lamina.disk import LocalDisk
 from lamina.errors import Diverged, WalDamaged
 from lamina.format.commit import CommitRecord, encode_commit
 from lamina.format.wal import Kind
-from lamina.wal import replay_core
+from lamina.wal.standalone import replay_core
 from tests.unit.wal_logs import (
     HOME,
     apply,

@@ -12,9 +12,10 @@ from lamina.errors import Refused, StoreError, StoreFull, UsageError, WalDamaged
 from lamina.format.commit import CheckpointRecord, decode_checkpoint, decode_commit
 from lamina.format.home_names import core_lock
 from lamina.format.wal import HEADER_SIZE, PAYLOAD_BYTES_MAX, Kind
-from lamina.wal import Clean, CoreWalWriter, SegmentReader, Torn, replay_core
+from lamina.wal import Clean, Home, SegmentReader, Torn
 from lamina.wal.scan import segments_of
 from lamina.wal.segment import SegmentWriter
+from lamina.wal.standalone import CoreWalWriter, LogSet, replay_core
 from tests.unit.checkpoints import cid
 from tests.unit.wal_logs import (
     HOME,
@@ -533,15 +534,50 @@ def test_truncate_cuts_at_a_boundary_and_keeps_what_it_cuts(
         commit_epoch(writer, 2, {b"a": b"2"})
         whole = (tmp_path / writer.segment).read_bytes()
         kept = writer.truncate(position)
-        assert kept == f"{writer.segment}.cut-{position}"
+        assert kept == f"{writer.segment}.cut-{position}-2"
         assert (tmp_path / kept).read_bytes() == whole[position:]
         assert (writer.position, writer.synced_position) == (position, position)
         assert (writer.head, writer.sequence) == (first, 2)
         assert writer.truncate(position) is None
         commit_epoch(writer, 3, {b"a": b"3"})
         again = writer.truncate(position)
-        assert again == f"{kept}+"
-    assert [c.epoch for c in replay_core(disk, 0, HOME).commits] == [1]
+        assert again == f"{writer.segment}.cut-{position}-3"
+        commit_epoch(writer, 4, {b"a": None})
+    assert [c.epoch for c in replay_core(disk, 0, HOME).commits] == [1, 4]
+
+
+def test_sequence_numbers_began_again_after_a_truncate_and_a_new_start(disk: LocalDisk) -> None:
+    with open_writer(disk) as writer:
+        commit_epoch(writer, 1, {b"a": b"1"})
+        position = writer.position
+        commit_epoch(writer, 2, {b"a": b"2", b"b": b"3"})
+        writer.truncate(position)
+        assert writer.sequence == 3
+    with open_writer(disk) as again:
+        assert again.sequence == 3
+        commit_epoch(again, 3, {b"c": b"4"})
+        again.truncate(HEADER_SIZE)
+    with open_writer(disk, commits_here=False) as again:
+        assert again.sequence == 4
+
+
+def test_a_writer_without_a_generation_fell_back_to_the_first_one(disk: LocalDisk) -> None:
+    """After `reset` the next writer went on in an older segment."""
+    with open_writer(disk) as writer:
+        commit_epoch(writer, 1, {b"a": b"1"})
+        writer.reset()
+        writer.reset()
+        commit_epoch(writer, 2, {b"a": b"2"})
+        segment = writer.segment
+    with CoreWalWriter(0, disk, home=HOME) as again:
+        assert (again.generation, again.segment) == (3, segment)
+        commit_epoch(again, 3, {b"a": b"3"})
+    assert segments_of(disk, 0)[-1] == segment
+    with CoreWalWriter.open_at(0, disk, HEADER_SIZE, home=HOME) as again:
+        assert again.segment == segment
+    logs = LogSet(Home(disk, HOME), 1)
+    assert logs[0].generation == 3
+    logs.close()
 
 
 def test_the_cut_bytes_are_durable_before_the_cut(tmp_path: Path) -> None:
@@ -585,7 +621,7 @@ def test_open_at_goes_on_at_a_boundary_and_keeps_the_rest(disk: LocalDisk, tmp_p
     with CoreWalWriter.open_at(0, disk, position, home=HOME) as again:
         assert (again.segment, again.position) == (writer.segment, position)
         assert again.sequence == 2, "numbers of entries that were cut are not used again"
-        assert (tmp_path / f"{writer.segment}.cut-{position}").exists()
+        assert (tmp_path / f"{writer.segment}.cut-{position}-2").exists()
         commit_epoch(again, 3, {b"b": b"3"})
     assert [c.epoch for c in replay_core(disk, 0, HOME).commits] == [1, 3]
 

@@ -20,7 +20,8 @@ from lamina.format.wal import (
     encode_record,
     encode_segment_header,
 )
-from lamina.wal import CoreWalWriter, DriverLog, Home, Record, SegmentReader
+from lamina.wal import DriverLog, Home, Record, SegmentReader
+from lamina.wal.standalone import CoreWalWriter
 
 HOME = bytes(range(16))
 OTHER_HOME = bytes(range(16, 32))

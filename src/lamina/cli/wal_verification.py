@@ -27,6 +27,7 @@ from lamina.format.home_names import (
     STATE,
     STATUS,
     core_folder,
+    parse_cut,
     parse_segment,
 )
 from lamina.wal.examination import Examined, Trouble, examine, missing_ranges
@@ -34,7 +35,7 @@ from lamina.wal.lost_segments import lost_segments
 from lamina.wal.scan import all_segments, cores_of
 
 COLUMNS = ("SEVERITY", "CODE", "FILE", ">BYTE", "MESSAGE", "EXPECTED", "ACTUAL")
-_KEPT = re.compile(r"(?P<segment>.+\.wal)\.cut-[0-9]+\+*")
+
 # What a kill may leave of a file that was being made, and of a question to executors.
 _ASIDE = re.compile(r"home\.json\.[0-9a-f]{32}|\.status\.json\.[0-9]+|preflight-[^/]+")
 _PIPELINES = {STAGED, STATE, STATUS, REQUESTS, SINKS}  # beside the log: docs/FORMAT.md
@@ -110,9 +111,8 @@ def _strangers(disk: Disk) -> Iterator[Trouble]:
     for folder in (DRIVER, *(core_folder(core) for core in cores_of(disk))):
         for name in disk.list(folder):
             path = f"{folder}/{name}"
-            kept = _KEPT.fullmatch(path)
             is_lock = name == HOME_LOCK and folder != DRIVER
-            if parse_segment(kept["segment"] if kept else path) is None and not is_lock:
+            if not (is_lock or parse_segment(path) or parse_cut(path)):
                 yield _stranger(path)
 
 

@@ -29,7 +29,7 @@ from lamina.protocol.retention import wal_floor
 from lamina.recovery.manager import Recovered
 from lamina.state.local import RunFolder
 from lamina.wal.driver_log import drop_driver_segments
-from lamina.wal.logset import drop_segments
+from lamina.wal.dropping import drop_segments
 
 
 class Saves:

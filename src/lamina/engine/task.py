@@ -41,7 +41,7 @@ from lamina.state.run import Run, run_of_batch
 from lamina.state.run_file import open_run
 from lamina.state.schema import FLOOR_META, StateSchema, time_values
 from lamina.state.vnodes import Mask, SlotRange, Slots, slots_of
-from lamina.wal.writer import CoreWalWriter
+from lamina.wal.core_log import CoreLog
 
 VNODE, HASH, ROWS = "_vnode", "_hash", "_rows"
 """The columns that Spark computes beside the partials: where a key belongs, rows of a partial."""
@@ -193,7 +193,7 @@ def _append(task: TaskWork, operator: str, run: pa.RecordBatch) -> tuple[WalRang
     if not run.num_rows and FLOOR_META not in (run.schema.metadata or {}):
         return ()
     work = task.stream
-    with CoreWalWriter(
+    with CoreLog(
         task.partition,
         LocalDisk(Path(work.home)),
         home=work.home_id,
@@ -201,7 +201,6 @@ def _append(task: TaskWork, operator: str, run: pa.RecordBatch) -> tuple[WalRang
         partitions=work.partitions,
         epoch=work.epoch,
         tag=f"{work.run_id}-{task.attempt}",
-        commits_here=False,
     ) as writer:
         if _begun(writer.segment) <= work.saved_epoch:
             writer.rotate()  # what a checkpoint has can be dropped some time, but only as a file

@@ -6,7 +6,8 @@
 <home>/core-<p>/lock                             held while a task appends
 <home>/core-<p>/<generation>-<epoch>-<tag>.wal   20 digits each; the tag tells twins apart, and
                                                  ends in .own if its writer had no lock
-<home>/core-<p>/<segment>.cut-<offset>           what an explicit truncate or repair cut off
+<home>/core-<p>/<segment>.cut-<offset>           what a repair cut off
+<home>/core-<p>/<segment>.cut-<offset>-<next>    what a truncate cut off, of sequences below <next>
 <home>/preflight-<id>                            for a moment: do executors see this folder?
 <home>/staged/<epoch>/of-<stream>-<p>-<tag>.parquet   20 and 5 digits; output of one task
 <home>/state/<process>/                          run files of the process that has the home
@@ -33,6 +34,8 @@ _CORE = re.compile(r"core-(0|[1-9][0-9]{0,8})")
 _DRIVER_SEGMENT = re.compile(r"driver/([0-9]{20})-([0-9]{20})\.wal")
 _CORE_SEGMENT = re.compile(r"core-(0|[1-9][0-9]{0,8})/([0-9]{20})-([0-9]{20})-([^/]+)\.wal")
 
+_CUT = re.compile(r"(.+\.wal)\.cut-[0-9]+(?:-([0-9]{1,20}))?\+*")
+
 
 @dataclass(frozen=True, slots=True)
 class DriverSegment:
@@ -53,6 +56,14 @@ class CoreSegment:
     def own(self) -> bool:
         """Its writer had no lock and may still append: nobody else ever does."""
         return self.tag.endswith(OWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Bytes that were cut off *segment*; every entry of theirs has a number below *sequence*."""
+
+    segment: str
+    sequence: int | None  # a repair does not say
 
 
 def core_folder(core: int) -> str:
@@ -87,9 +98,17 @@ def parse_segment(path: str) -> DriverSegment | CoreSegment | None:
     return None
 
 
-def cut_path(segment: str, offset: int) -> str:
+def cut_path(segment: str, offset: int, sequence: int | None = None) -> str:
     """Where the bytes go that somebody cut off a segment at *offset*."""
-    return f"{segment}.cut-{offset}"
+    return f"{segment}.cut-{offset}" + ("" if sequence is None else f"-{sequence}")
+
+
+def parse_cut(path: str) -> Cut | None:
+    """What was cut off a segment, or None if this is not that."""
+    found = _CUT.fullmatch(path)
+    if found is None or parse_segment(found[1]) is None:
+        return None
+    return Cut(found[1], int(found[2]) if found[2] else None)
 
 
 def preflight_path(nonce: str) -> str:

@@ -1,34 +1,31 @@
-"""The write-ahead log: per-core writers, readers, the driver's log of decisions."""
+"""The write-ahead log of a pipeline: a log per core, and the driver's log of decisions.
 
+home         the folder, with an identity and one owner at a time
+driver_log   COMMITs: what is acknowledged
+core_log     what tasks append; chain and segment are the files below it
+reader       records; scan: how segments end; dropping: those that nobody needs any more
+examination  everything that can be said of a segment; repair: a person's verb
+standalone   a core's log without a driver, for programs that want only that
+"""
+
+from lamina.wal.core_log import CoreLog
 from lamina.wal.driver_log import (
     DriverLog,
     DriverSegmentContent,
     drop_driver_segments,
     read_driver_log,
 )
+from lamina.wal.dropping import drop_segments, droppable
 from lamina.wal.home import Home, claim_home, read_home
-from lamina.wal.logset import (
-    LogSet,
-    LogStatistics,
-    drop_segments,
-    droppable,
-    read_up_to,
-    statistics,
-)
 from lamina.wal.reader import Clean, Record, SegmentReader, Torn
 from lamina.wal.repair import Repair, SegmentCheck, check_segment, plan_repair, repair
-from lamina.wal.replay import CoreReplay, replay_core
-from lamina.wal.writer import CoreWalWriter
 
 __all__ = [
     "Clean",
-    "CoreReplay",
-    "CoreWalWriter",
+    "CoreLog",
     "DriverLog",
     "DriverSegmentContent",
     "Home",
-    "LogSet",
-    "LogStatistics",
     "Record",
     "Repair",
     "SegmentCheck",
@@ -42,8 +39,5 @@ __all__ = [
     "plan_repair",
     "read_driver_log",
     "read_home",
-    "read_up_to",
     "repair",
-    "replay_core",
-    "statistics",
 ]

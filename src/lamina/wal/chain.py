@@ -2,7 +2,7 @@
 
 With the lock, and if the newest segment made under it ends on a record boundary, go on there;
 otherwise create one. Who has no lock writes to a segment of its own, and nobody else ever does:
-it may be alive. Nobody cuts a file but the explicit `truncate`, and that keeps what it cuts.
+it may be alive. Nobody cuts a file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from lamina.disk.base import Disk, Lock
-from lamina.errors import AlreadyExists, Refused
+from lamina.errors import AlreadyExists
 from lamina.format.home_names import (
     OWN,
     CoreSegment,
@@ -20,10 +20,9 @@ from lamina.format.home_names import (
     core_lock,
     segment_path,
 )
-from lamina.format.wal import HEADER_SIZE, Kind, SegmentHeader
-from lamina.wal.keep import keep_aside
-from lamina.wal.reader import Clean, SegmentReader
-from lamina.wal.scan import End, Tail, read_ends, read_tail, segments_of, shared_segments
+from lamina.format.wal import Kind, SegmentHeader
+from lamina.wal.reader import Clean
+from lamina.wal.scan import End, read_ends, segments_of, shared_segments
 from lamina.wal.segment import Placed, SegmentWriter
 
 
@@ -40,13 +39,7 @@ class SegmentChain:
         partitions: int,
         tag: str,
         segment_bytes: int,
-        judge: bool,
-        to_cut: bool = False,
     ) -> None:
-        """With *judge* every segment is walked, and damage anywhere stops; else only the ends are.
-
-        With *to_cut* the newest segment is opened however it ends: `truncate` comes next.
-        """
         self._disk = disk
         self._core = core
         self._home = home
@@ -58,10 +51,9 @@ class SegmentChain:
         self._segment: SegmentWriter | None = None
         self._lock: Lock | None = disk.try_lock(core_lock(core))
         try:
-            self.tails = self.read_tails() if judge else ()
-            self.ends: Sequence[End] = self.tails if judge else read_ends(disk, core, home)
+            self.ends = self._read_ends()
             self._epoch = max((end.epoch for end in self.ends), default=0)
-            self._segment = self._open_to_cut() if to_cut else self._continue()
+            self._segment = self._continue()
         except BaseException:
             self.close()
             raise
@@ -117,28 +109,15 @@ class SegmentChain:
         self._open.close()
         self._segment = self._create(epoch, sequence)
 
-    def truncate(self, position: int) -> str | None:
-        """Cut the open segment at a record boundary; returns where the cut bytes are kept."""
-        self._open.sync()
-        self._check_boundary(position)
-        if position == self.position:
-            return None
-        kept = keep_aside(self._disk, self.path, position, self.position - position)
-        self._open.truncate(position)
-        self._disk.sync_folder(core_folder(self._core))
-        return kept
-
-    def read_tails(self) -> tuple[Tail, ...]:
-        """Every segment, walked; damage is raised."""
-        paths = segments_of(self._disk, self._core)
-        return tuple(read_tail(self._disk, path, self._home) for path in paths)
-
     def close(self) -> None:
         if self._segment is not None:
             self._segment.close()
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+    def _read_ends(self) -> Sequence[End]:
+        return read_ends(self._disk, self._core, self._home)
 
     def _continue(self) -> SegmentWriter | None:
         newest = self._newest_shared()
@@ -148,21 +127,6 @@ class SegmentChain:
             return self._reopen(newest)
         self._sync(newest.path)
         return None
-
-    def _open_to_cut(self) -> SegmentWriter | None:
-        newest = self._newest_shared()
-        if self._lock is None:
-            raise Refused(f"another process has the lock of core {self._core}: only it cuts here")
-        if newest is None:
-            return None
-        segment = self._reopen(newest) if self._is_ours(newest) else None
-        if segment is None:
-            raise Refused(
-                f"the newest segment is not one of generation {self.generation} with P = "
-                f"{self._partitions}: nobody else goes on in it",
-                where=newest.path,
-            )
-        return segment
 
     def _newest_shared(self) -> End | None:
         shared = shared_segments(end.path for end in self.ends)
@@ -216,12 +180,3 @@ class SegmentChain:
                 return SegmentWriter.create(self._disk, path, header)
             except AlreadyExists:
                 continue  # who has no lock may meet others at it
-
-    def _check_boundary(self, position: int) -> None:
-        if position > self.position:
-            raise Refused(f"position {position} is beyond the end, {self.position}")
-        reader = SegmentReader(self._disk, self.path)
-        ends = {HEADER_SIZE, *(record.end for record in reader.records(payloads=False))}
-        last = read_tail(self._disk, self.path, self._home, judge=False).end.end
-        if position not in ends or position > last:
-            raise Refused(f"no record begins at position {position} of {self.path}")

@@ -36,7 +36,7 @@ class End:
 class Tail(End):
     """The end of one segment, and what stands before it."""
 
-    epoch_min: int  # the lowest of its records; 0 without any
+    epoch_min: int  # the lowest of its records, TAKEOVERs and the like aside; 0 without any
     commit: Record | None  # the newest COMMIT before the end, without its payload
     records: int
     entries: int
@@ -205,7 +205,7 @@ def read_tail(disk: Disk, path: str, home: bytes, *, judge: bool = True) -> Tail
         epoch=max([_epoch_of(path), *walk.epochs]),
         durable=walk.durable,
         size=reader.size,
-        epoch_min=min(walk.epochs, default=0),
+        epoch_min=min((epoch for epoch in walk.epochs if epoch), default=0),
         commit=max(before, key=lambda record: record.epoch, default=None),
         records=len(walk.offsets),
         entries=walk.entries,

@@ -12,7 +12,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from lamina.wal.writer import CoreWalWriter
+from lamina.wal.core_log import CoreLog
 
 FAULTS = Path(os.environ["LAMINA_TEST_FAULTS"])
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
@@ -46,7 +46,7 @@ def reach(tag: str, epoch: int, core: int, place: str) -> None:
     note(tag, epoch, core, "resumed")
 
 
-class Faulty(CoreWalWriter):
+class Faulty(CoreLog):
     """The writer that tasks use, from here on."""
 
     def __init__(self, core_id: int, *rest: Any, **named: Any) -> None:
@@ -64,7 +64,7 @@ class Faulty(CoreWalWriter):
 def install() -> None:
     import lamina.engine.task  # noqa: PLC0415  when its pieces are there
 
-    lamina.engine.task.CoreWalWriter = Faulty  # type: ignore[misc]
+    lamina.engine.task.CoreLog = Faulty  # type: ignore[misc]
 
 
 install()

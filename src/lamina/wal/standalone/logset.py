@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lamina.disk.base import Disk
 from lamina.errors import UsageError
 from lamina.format.commit import WalRange
 from lamina.format.wal import Kind
+from lamina.wal.core_log import SEGMENT_BYTES
+from lamina.wal.dropping import drop_segments
 from lamina.wal.home import Home
-from lamina.wal.reader import Damaged, Record, SegmentReader, Torn
-from lamina.wal.scan import Tail, cores_of, read_tail, segments_of, shared_segments
+from lamina.wal.reader import Record, SegmentReader, Torn
+from lamina.wal.scan import all_segments, cores_of, read_tail, segments_of
+from lamina.wal.standalone.writer import CoreWalWriter
 from lamina.wal.whole import Whole
-from lamina.wal.writer import SEGMENT_BYTES, CoreWalWriter
 
 
 @dataclass(frozen=True, slots=True)
 class LogStatistics:
-    """What a home's core logs hold."""
+    """What a home's logs hold, the driver's and every core's."""
 
     segments: int
     bytes: int
     records: int
-    epoch_min: int  # of all records kept
+    epoch_min: int  # of all records that belong to an epoch
     epoch_max: int
     torn_bytes: int
 
@@ -36,7 +38,7 @@ class LogSet:
         home: Home,
         cores: int,
         *,
-        generation: int = 1,
+        generation: int | None = None,
         epoch: int = 0,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
@@ -102,58 +104,6 @@ class LogSet:
         return drop_segments(self._home, floor, keep=open_now)
 
 
-def drop_segments(home: Home, floor: int, *, keep: set[str]) -> tuple[str, ...]:
-    """Unlink what `droppable` names; oldest first, so that an interruption leaves a suffix."""
-    dropped = droppable(home, floor, keep=keep)
-    for path in dropped:
-        home.disk.unlink(path)
-    for folder in sorted({path.rpartition("/")[0] for path in dropped}):
-        home.disk.sync_folder(folder)
-    return dropped
-
-
-def droppable(home: Home, floor: int, *, keep: set[str]) -> tuple[str, ...]:
-    """Core segments that were made for epochs up to the floor and hold no later ones.
-
-    Nor the one with the newest COMMIT of a core's own log: the next COMMIT names it, and if that
-    one is not synced yet, it is the one before that a power cut goes back to.
-    """
-    found: list[str] = []
-    for core in cores_of(home.disk):
-        tails = [
-            read_tail(home.disk, path, home.identity, judge=False)
-            for path in segments_of(home.disk, core)
-        ]
-        paths = [tail.path for tail in tails]
-        left = shared_segments(paths)[:-1]
-        heads = sorted((tail.committed, tail.path) for tail in tails if _decides(tail, left))
-        stay = in_use(paths, tails) | keep | {path for _, path in heads[-1:]}
-        found += [
-            tail.path
-            for tail in tails
-            if tail.path not in stay
-            and tail.epoch <= floor
-            and not isinstance(tail.end, Damaged)  # nobody knows what else it holds
-        ]
-    return tuple(found)
-
-
-def in_use(paths: Sequence[str], tails: Iterable[Tail]) -> set[str]:
-    """The segments of a core, of *paths*, that a writer looks at; *tails* of those in question.
-
-    The newest of all, and the newest made under its lock: somebody may append there. And the
-    newest of those that has a header: it says which sequence numbers were used.
-    """
-    begun = shared_segments(tail.path for tail in tails if tail.header is not None)
-    return {*paths[-1:], *shared_segments(paths)[-1:], *begun[-1:]}
-
-
-def _decides(tail: Tail, left: tuple[str, ...]) -> bool:
-    """Whether its newest COMMIT is durable: segments are synced when they are left."""
-    commit = tail.commit
-    return commit is not None and (tail.path in left or commit.end <= tail.durable)
-
-
 def read_up_to(home: Home, epoch: int) -> Iterator[Record]:
     """Every entry of every core up to an epoch, by epoch, core and sequence.
 
@@ -177,11 +127,9 @@ def read_up_to(home: Home, epoch: int) -> Iterator[Record]:
 
 
 def statistics(disk: Disk, home: bytes) -> LogStatistics:
-    """Sizes and epochs over all cores."""
-    tails: list[Tail] = [
-        read_tail(disk, path, home) for core in cores_of(disk) for path in segments_of(disk, core)
-    ]
-    kept = [tail for tail in tails if tail.records]
+    """Sizes and epochs over the driver log and all cores."""
+    tails = [read_tail(disk, path, home) for path in all_segments(disk)]
+    kept = [tail for tail in tails if tail.epoch_min]
     return LogStatistics(
         segments=len(tails),
         bytes=sum(tail.size for tail in tails),

@@ -8,6 +8,7 @@ What the writer stamps (core, epoch, sequence) only ever rises; what it has ackn
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Self
 
 import pyarrow as pa
 
@@ -25,18 +26,17 @@ from lamina.format.commit import (
 )
 from lamina.format.manifest_model import ConnectorCheckpoint
 from lamina.format.wal import Kind
-from lamina.wal.chain import SegmentChain
+from lamina.wal.core_log import SEGMENT_BYTES, CoreLog
 from lamina.wal.reader import SegmentReader
 from lamina.wal.runs import ENTRY_SCHEMA, OPERATOR, serialize
 from lamina.wal.scan import Tail
-from lamina.wal.whole import Whole
+from lamina.wal.standalone.chain import CuttableChain
 
 FRAME_BYTES = 64 * 1024
-SEGMENT_BYTES = 64 * 1024 * 1024
 
 
-class CoreWalWriter:
-    """One core's writer. Used by one thread; a second process gets a segment of its own (R1)."""
+class CoreWalWriter(CoreLog):
+    """A core's log that is used by itself."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class CoreWalWriter:
         disk: Disk,
         *,
         home: bytes,
-        generation: int = 1,
+        generation: int | None = None,
         partitions: int = 1,
         epoch: int = 0,
         tag: str = "library",
@@ -55,17 +55,16 @@ class CoreWalWriter:
         """With *commits_here* this log decides by itself, so damage anywhere in it stops.
 
         Without, the driver log decides, and what it does not name is not judged (R1): only the
-        ends of the newest segments are read.
+        ends of the newest segments are read. Without a *generation* the newest one goes on.
         *to_cut* is for `open_at`.
         """
-        self.core_id = core_id
         self._disk = disk
         self._partitions = partitions
         self._pending: list[bytes | None] = []  # key, value, key, value, ...
         self._room = FRAME_BYTES  # left in the frame
-        self._since_commit: list[WalRange] = []
-        self._whole = Whole()
-        self._chain = SegmentChain(
+        self._commits_here = commits_here
+        self._head: Point | None = None
+        self._cuttable = CuttableChain(
             disk,
             core_id,
             home=home,
@@ -76,17 +75,13 @@ class CoreWalWriter:
             judge=commits_here,
             to_cut=to_cut,
         )
-        self._commits_here = commits_here
-        ends = self._chain.ends
-        self._epoch = max([epoch, *(end.epoch for end in ends)])
-        self._framed_sequence = max((end.next_sequence for end in ends), default=0)
-        self._synced_sequence = self._framed_sequence
         try:
-            self._head = _last_commit(disk, self._chain.tails)
-            self._chain.begin(self._epoch, self._framed_sequence)
+            self._head = _last_commit(disk, self._cuttable.tails)
+            self._start(core_id, self._cuttable, epoch, sequence=self._cuttable.cut_sequence)
         except BaseException:
-            self.close()
+            self._cuttable.close()
             raise
+        self._synced_sequence = self._sequence
 
     @classmethod
     def open_at(
@@ -96,9 +91,9 @@ class CoreWalWriter:
         position: int,
         *,
         home: bytes,
-        generation: int = 1,
+        generation: int | None = None,
         partitions: int = 1,
-    ) -> CoreWalWriter:
+    ) -> Self:
         """Go on at *position* of the newest segment; what stood behind it is kept aside.
 
         Also if that segment is torn: up to there it is not.
@@ -126,21 +121,9 @@ class CoreWalWriter:
         return self._chain.synced_position
 
     @property
-    def segment(self) -> str:
-        return self._chain.path
-
-    @property
-    def generation(self) -> int:
-        return self._chain.generation
-
-    @property
-    def epoch(self) -> int:
-        return self._epoch
-
-    @property
     def sequence(self) -> int:
         """The number that the next entry gets; no later writer of this core uses it again."""
-        return self._framed_sequence + len(self._pending) // 2
+        return self._sequence + len(self._pending) // 2
 
     @property
     def entries_since_sync(self) -> int:
@@ -179,11 +162,8 @@ class CoreWalWriter:
             self._frame()
 
     def append_batch(self, batch: pa.RecordBatch, *, operator: str = OPERATOR) -> WalRange:
-        """Append an Arrow batch as it is: one RUN, its rows are its entries."""
         self._frame()
-        payload = serialize(batch)
-        with self._whole.step():
-            return self._append_run(payload, batch.num_rows, operator)
+        return super().append_batch(batch, operator=operator)
 
     def append_epoch_barrier(self) -> int:
         """Everything of this epoch stands before this record; returns its offset."""
@@ -215,22 +195,19 @@ class CoreWalWriter:
             table_offsets=table_offsets or {},
             watermark=watermark,
             source_watermarks=source_watermarks or {},
-            ranges=tuple(self._since_commit),
+            ranges=tuple(self._taken),
         )
         data = checked_commit(commit)
         point = Point(commit.epoch, sha256_hex(data))
         with self._whole.step():
             self._append(Kind.COMMIT, data)
-            self._since_commit = []
+            self._taken = []
             self._head = point
         return point
 
     def take_ranges(self) -> tuple[WalRange, ...]:
-        """What was appended since the last commit or call, for a COMMIT in the driver log."""
         self._frame()
-        with self._whole.step():
-            taken, self._since_commit = tuple(self._since_commit), []
-        return taken
+        return super().take_ranges()
 
     def append_checkpoint(self, record: CheckpointRecord) -> int:
         """Note that a checkpoint exists; recovery holds the store to it. Returns its offset."""
@@ -239,20 +216,17 @@ class CoreWalWriter:
             return self._append(Kind.CHECKPOINT, encode_checkpoint(record))
 
     def sync(self) -> None:
-        """fdatasync: everything appended so far survives a power cut, or this raises."""
         self._frame()
-        with self._whole.step():
-            self._chain.sync()
-            self._synced_sequence = self._framed_sequence
+        super().sync()
+        self._synced_sequence = self._sequence
 
     # segments
 
     def rotate(self) -> str:
-        """Go on in a new segment; returns its path."""
         self._frame()
-        with self._whole.step():
-            self._rotate()
-        return self.segment
+        path = super().rotate()
+        self._synced_sequence = self._sequence
+        return path
 
     def reset(self) -> str:
         """Go on as a new generation, in a new segment. Sequence numbers are not used again.
@@ -262,32 +236,23 @@ class CoreWalWriter:
         self._frame()
         with self._whole.step():
             self._chain.generation += 1
-            self._since_commit = []
-            self._rotate()
+            self._taken = []
+            self._chain.rotate(self._epoch, self._sequence)
+            self._synced_sequence = self._sequence
         return self.segment
 
     def truncate(self, position: int) -> str | None:
         """Cut this segment at a record boundary; what is cut is kept, its path returned."""
         self._frame()
         with self._whole.step():
-            kept = self._chain.truncate(position)
-            self._synced_sequence = self._framed_sequence
+            kept = self._cuttable.truncate(position, self._sequence)
+            self._synced_sequence = self._sequence
             if self._commits_here:
-                self._head = _last_commit(self._disk, self._chain.read_tails())
-            self._since_commit = [
-                r for r in self._since_commit if r.segment != self.segment or r.offset < position
+                self._head = _last_commit(self._disk, self._cuttable.read_tails())
+            self._taken = [
+                r for r in self._taken if r.segment != self.segment or r.offset < position
             ]
         return kept
-
-    def close(self) -> None:
-        """Release file and lock. What was not synced may be lost, as after a kill."""
-        self._chain.close()
-
-    def __enter__(self) -> CoreWalWriter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return (
@@ -317,22 +282,12 @@ class CoreWalWriter:
             self._append_run(payload, len(keys), OPERATOR)
             self._pending, self._room = [], FRAME_BYTES
 
-    def _rotate(self) -> None:
-        self._chain.rotate(self._epoch, self._framed_sequence)
-        self._synced_sequence = self._framed_sequence
-
-    def _append_run(self, payload: list[pa.Buffer], count: int, operator: str) -> WalRange:
-        first = self._framed_sequence
-        # What comes after a COMMIT is of a later epoch, also before anybody has set one.
-        epoch = max(self._epoch, self._head.epoch + 1 if self._head else 0)
-        at = self._chain.append(Kind.RUN, payload, epoch=epoch, first=first, count=count)
-        self._framed_sequence += count
-        found = WalRange(operator, self.core_id, at.segment, at.offset, at.size, at.crc, at.entries)
-        self._since_commit.append(found)
-        return found
+    def _run_epoch(self) -> int:
+        """What comes after a COMMIT is of a later epoch, also before anybody has set one."""
+        return max(self._epoch, self._head.epoch + 1 if self._head else 0)
 
     def _append(self, kind: Kind, payload: bytes) -> int:
-        first = self._framed_sequence
+        first = self._sequence
         return self._chain.append(kind, [payload], epoch=self._epoch, first=first, count=0).offset
 
     def _check_commit(self) -> None:
