@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from lamina.format.home_names import CoreSegment, parse_segment
 from lamina.wal.driver_log import DriverSegmentContent, read_driver_log
-from lamina.wal.home import Home
 from lamina.wal.dropping import in_use
+from lamina.wal.home import Home
 from lamina.wal.reader import Damaged
 from lamina.wal.scan import cores_of, read_tail, segments_of
 
