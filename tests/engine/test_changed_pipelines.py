@@ -10,6 +10,7 @@ import pytest
 
 from lamina.engine.engine import Engine, EnginePlan, StreamPlan
 from lamina.engine.in_process import LocalStream
+from lamina.engine.model import OperatorPlan
 from lamina.engine.steps import Merges
 from lamina.errors import Diverged, Refused, StateChanged, UsageError
 from lamina.format.pipeline_record import Owner
@@ -338,3 +339,48 @@ def test_a_sink_of_another_pipeline_does_not_join(tmp_path: Path) -> None:
     world.plan = PLAN
     with pytest.raises(Refused, match="belongs to the pipeline 'another'"):
         world.open(recovery=RecoveryConfig(sinks_from_now=frozenset({"totals"})))
+
+
+def swapped(table: pa.Table) -> pa.Table:
+    """The partials of `by_key` in other places: what a runner calls `total` is now the count."""
+    return by_key(table).rename_columns(["key", "rows", "total"]).select(["key", "total", "rows"])
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_reused_state_of_columns_that_changed_places_went_to_the_wrong_ones(
+    saved: bool, tmp_path: Path
+) -> None:
+    world = world_of(tmp_path)
+    before = replace(UPDATING, definition="one", meanings=("key", "sum(amount)", "count(*)"))
+    world.plan = with_totals(before)
+    engine = world.open()
+    run_out(engine, epochs=4)
+    if saved:
+        engine.checkpoint()
+    kill(engine)
+    after = replace(
+        before,
+        definition="two",
+        step=Merges((Merge("count", ("total",)), Merge("sum", ("rows",)))),
+        meanings=("key", "count(*)", "sum(amount)"),
+    )
+    world.plan = with_totals(after)
+    world.streams = {**world.streams, "totals": LocalStream(swapped)}
+    with pytest.raises(StateChanged, match="--reuse-state"):
+        world.open()
+    world.settings = replace(world.settings, reuse_state=frozenset({"totals"}))
+    engine = world.open()
+    run_out(engine, epochs=1)
+    kill(engine)
+    world.settings = replace(world.settings, reuse_state=frozenset())  # it was said once
+    world.finish(partitions=4)
+    whole = expected(world.data, 15)["totals"]
+    turned = [sorted((key, rows, total) for key, total, rows in epoch) for epoch in whole]
+    assert world.got("totals") == [*whole[:4], *turned[4:]]
+
+
+def with_totals(plan: OperatorPlan) -> EnginePlan:
+    changed = StreamPlan("totals", ("orders",), FROM_ORDERS, {"totals": plan})
+    return replace(
+        PLAN, streams=tuple(changed if each.name == "totals" else each for each in STREAMS)
+    )

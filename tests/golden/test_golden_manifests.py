@@ -329,6 +329,17 @@ V3_KEYED = replace(
         )
     },
 )
+_KEYED = V3_KEYED.operators["by symbol"].keyed
+assert _KEYED is not None
+V3_MEANINGS = replace(
+    V3_KEYED,
+    operators={
+        "by symbol": replace(
+            V3_KEYED.operators["by symbol"],
+            keyed=replace(_KEYED, meanings=("symbol", "sum(price * volume)", "max(ts)")),
+        )
+    },
+)
 
 GOLDEN = {
     "v1/minimal.json": V1_MINIMAL,
@@ -341,6 +352,7 @@ GOLDEN = {
     "v3/example.json": V3_EXAMPLE,
     "v3/full.json": V3_FULL,
     "v3/keyed.json": V3_KEYED,
+    "v3/meanings.json": V3_MEANINGS,
     "v3/settings.json": V3_SETTINGS,
     "v3/pipeline.json": V3_PIPELINE,
     "v3/upgraded-from-v1.json": V1_RELEASE_018,

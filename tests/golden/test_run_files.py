@@ -20,6 +20,7 @@ import pytest
 from lamina.connectors.file_status import MEMORY, from_rows
 from lamina.format.run_footer import Footer
 from lamina.state.changes import changes
+from lamina.state.merge import Merge
 from lamina.state.partition import StatePartition
 from lamina.state.run_file import Epochs, check_run, footer_of, open_run, run_bytes
 from lamina.state.schema import StateSchema
@@ -173,8 +174,22 @@ FILES = Golden(
     digest="8b88d822b2d07f6c1ad8606e46e08375407ff40edad4258c8b45b729b7af0b03",
     epochs=Epochs(3, 3),
 )
+MEANINGS = Golden(  # of a pipeline, which says what its columns hold
+    name="run-meanings",
+    schema=StateSchema(
+        pa.schema([("k0", pa.string()), ("k1_end", pa.timestamp("us", "UTC"))]),
+        pa.schema([("p1", pa.int64()), ("p0", pa.int64())]),
+        "k1_end",
+        (Merge("count", ("p1",)), Merge("sum", ("p0",))),
+        "one",
+        ("symbol", "window(ts, '1 minute').end", "count(*)", "sum(price * volume)"),
+    ),
+    rows=((0x36337EE27C4966D5, 0, "ann", NOON, 3, 7),),
+    digest="ce5d45b5cd8b59eecbd2bfac697a048ee0e33f8506d1df8b649e4a4cff1117d8",
+    epochs=Epochs(1, 1),
+)
 ALL = pytest.mark.parametrize(
-    "golden", [KEYS, WINDOWS, EMPTY, OLD_FILES, FILES], ids=lambda golden: golden.name
+    "golden", [KEYS, WINDOWS, EMPTY, OLD_FILES, FILES, MEANINGS], ids=lambda golden: golden.name
 )
 
 

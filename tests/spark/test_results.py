@@ -11,7 +11,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from lamina.errors import BadPipeline, Overflow, Refused
+from lamina.engine.plans import EngineSettings
+from lamina.errors import BadPipeline, Overflow, Refused, StateChanged
+from lamina.inspect import open_view
+from tests.spark.projects import Project
 from tests.spark.running import Place, Run, batch, comparable, compiled, pipeline_text
 
 COLUMNS = "k STRING, a BIGINT, b BIGINT, d DOUBLE, ts TIMESTAMP"
@@ -115,7 +118,9 @@ def test_nulls_in_a_column_that_is_not_null_name_the_column(spark: Any, tmp_path
 @pytest.mark.parametrize(
     ("select", "epochs", "said"),
     [
+        ("SELECT k, sum(a) * 4 AS x FROM t GROUP BY k", 1, "(sum(a)) * 4 does not fit"),
         ("SELECT k, a * 4 AS x FROM t", 1, "a * 4 does not fit"),
+        ("SELECT k, count(*) AS n, sum( A ) AS x FROM t GROUP BY k", 2, "'sum(a)' does not fit"),
     ],
 )
 def test_an_overflow_names_the_users_expression_and_what_helps(
@@ -127,5 +132,38 @@ def test_an_overflow_names_the_users_expression_and_what_helps(
     with pytest.raises(Overflow) as refused:
         Run(spark, place)(pipeline_text(COLUMNS, select, emit=emit))
     assert said in refused.value.message
-    assert "wider type" in refused.value.advice
+    assert "wider type" in str(refused.value)
     assert "ansi" not in str(refused.value).lower()
+
+
+SWAP = """
+CREATE SOURCE s (k STRING, j STRING, a BIGINT, b BIGINT) USING json OPTIONS (path 'in');
+CREATE STREAM sums AS SELECT {items} FROM s AS t GROUP BY {keys} EMIT ON UPDATE;
+CREATE SINK out FROM sums USING parquet OPTIONS (path 'out');
+"""
+
+
+def test_reused_state_follows_columns_that_have_changed_places(spark: Any, tmp_path: Path) -> None:
+    """Sums went on as those of the column that stood in their place."""
+    first = SWAP.format(items="k, j, sum(a) AS a, sum(b) + 0 AS b", keys="k, j")
+    project = Project(tmp_path, spark, first)
+    project.put("in/1.json", '{"k":"x","j":"y","a":1,"b":100}', at=1)
+    project.run()
+    project.put("in/2.json", '{"k":"x","j":"y","a":2,"b":200}', at=2)
+    project.sql = SWAP.format(items="sum( B ) AS b, k, j, sum(t.a) AS a, count(*) AS n", keys="k,j")
+    with pytest.raises(StateChanged, match="--reuse-state"):
+        project.run()
+    project.engine = EngineSettings(limits=project.engine.limits, reuse_state=frozenset({"sums"}))
+    project.run()
+    project.put("in/3.json", '{"k":"x","j":"y","a":4,"b":400}', at=3)
+    project.engine = EngineSettings(limits=project.engine.limits)
+    project.run()
+    wanted = [("x", "y", 1, 100), (300, "x", "y", 3, 1), (700, "x", "y", 7, 2)]
+    assert project.rows() == sorted(wanted, key=repr)
+    project.engine = EngineSettings(limits=project.engine.limits, reuse_state=frozenset({"sums"}))
+    project.sql = SWAP.format(items="k, j, sum(b) AS b, sum(a) AS a, count(*) AS n", keys="j, k")
+    with pytest.raises(StateChanged, match="the keys are j, k, and k, j in its state"):
+        project.run()
+    with open_view(tmp_path / "store") as view:
+        shown = view.to_arrow("sums").to_pylist()
+    assert shown == [{"k": "x", "j": "y", "sum(b)": 700, "sum(a)": 7, "count(*)": 2}]

@@ -7,14 +7,14 @@ restore   entries -> lists, for any P
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lamina.checkpoint.checkpointer import Checkpointer, PartitionData
 from lamina.errors import StateChanged
 from lamina.format.log import Begin
-from lamina.format.manifest_model import KeyedState, OperatorRuns
+from lamina.format.manifest_model import Column, KeyedState, OperatorRuns
 from lamina.format.manifest_model import Run as Entry
 from lamina.state.layers import PlacedRun
 from lamina.state.local import RunFolder
@@ -126,13 +126,18 @@ def check_keys(name: str, keyed: KeyedState, schema: StateSchema) -> None:
         raise StateChanged(f"{name}: its keys are placed by {keyed.hash!r}, here by {HASH!r}")
     today = columns_of(schema.key)
     if [(c.name, c.type) for c in keyed.key] != [(c.name, c.type) for c in today]:
-        was = ", ".join(f"{c.name} {c.type}" for c in keyed.key)
-        now = ", ".join(f"{c.name} {c.type}" for c in today)
+        was = _keys_text(keyed.key, keyed.meanings)
+        now = _keys_text(today, schema.meanings)
         raise StateChanged(
             f"{name}: the key is ({now}), and ({was}) in its state",
             advice="Keys are frozen: their hash decides where they live. Give the columns their "
             "old types, or start new state",
         )
+
+
+def _keys_text(keys: Sequence[Column], meanings: Sequence[str]) -> str:
+    names = meanings[: len(keys)] or [column.name for column in keys]
+    return ", ".join(f"{name} {c.type}" for name, c in zip(names, keys, strict=True))
 
 
 def range_of_ranks(ranks: tuple[int, int]) -> SlotRange:

@@ -131,8 +131,8 @@ class _Asked:
             columns = (*self.info.key, *self.info.value)
             self.schema = pa.schema([(column.name, pa.null()) for column in columns])
         else:
-            self.schema = lists.state.schema.row
-            self._where = parse_key(lists.state.schema, keys) if keys else None
+            self.schema = lists.columns.row
+            self._where = parse_key(lists.columns, keys) if keys else None
 
     def all(self, report: Report = silent) -> Iterator[pa.RecordBatch]:
         return self.view.scan(self.info.name, self._where, report=report)

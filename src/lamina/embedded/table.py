@@ -211,7 +211,7 @@ class Table:
         check_keys(self.name, self.state.keyed(), schema)
         check_successor(self.schema, schema, self.name)
         if self.state.runs() or self.changed:
-            check_merges_kept(self.schema, schema.merges, self.name)
+            check_merges_kept(self.schema, schema, self.name)
         if self.changed:
             raise Refused(f"the table {self.name!r} has uncommitted changes: commit them first")
         self.reset(self._committed.with_schema(schema))

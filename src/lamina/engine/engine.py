@@ -270,8 +270,8 @@ class Engine:
             partitions=self._settings.partitions,
             inputs=tuple(_input(name, plan, results) for name in stream.inputs),
             operators=tuple(
-                OperatorWork(name, operator, self._states.refs(name))
-                for name, operator in stream.operators.items()
+                OperatorWork(name, self._states.plan(name), self._states.refs(name))
+                for name in stream.operators
             ),
             late_floor=lateness.floor_of(stream.sources),
             floor=plan.watermarks.floor_of(stream.sources),

@@ -81,6 +81,9 @@ class OperatorPlan:
     time: str | None
     emit: Emit
     definition: str | None = None  # a digest of what computes the values, but for the step
+    meanings: tuple[str, ...] = ()  # what each column holds, keys first
+    given: tuple[str, ...] = ()
+    """What the runner calls the columns, keys first, if the state has other names for them."""
 
     @property
     def merges(self) -> tuple[Merge, ...]:

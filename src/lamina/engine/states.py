@@ -13,6 +13,7 @@ import pyarrow as pa
 from lamina.checkpoint.state import SavedOperator, check_keys, settle
 from lamina.disk.base import Disk
 from lamina.engine.model import MemoryChange, MergedRuns, OperatorPlan, RunRef, TaskResult
+from lamina.engine.steps import Merges
 from lamina.engine.task import schema_of
 from lamina.errors import StateChanged, UsageError
 from lamina.format.commit import WalRange
@@ -20,6 +21,7 @@ from lamina.format.manifest_model import OperatorRuns
 from lamina.recovery.operators import EpochRange, FoundState, wal_run
 from lamina.state.changes import changes
 from lamina.state.local import RunFolder
+from lamina.state.meanings import as_stored
 from lamina.state.operator import OperatorState
 from lamina.state.partition import Looked, look_up
 from lamina.state.run import Run
@@ -60,6 +62,7 @@ class States:
         self._disk = disk
         self._partitions = partitions
         self._operators: dict[str, OperatorState] = {}
+        self._plans: dict[str, OperatorPlan] = {}
         self._memories: dict[str, KeyedMemory] = {}
         self._ranges: dict[str, WalRange] = {}  # of runs that lie in the WAL, by name
 
@@ -91,13 +94,20 @@ class States:
             check_keys(name, entries.keyed, schema)
         stored = found.schema(name)
         if stored is not None:
+            schema = as_stored(stored, schema, name, reuse=reuse)
+            plan = _renamed(plan, schema)
             check_successor(stored, schema, name)
-            check_merges_kept(stored, plan.merges, name)
+            check_merges_kept(stored, schema, name)
             if not reuse:
                 check_definition_kept(stored, schema.definition, name)
+        self._plans[name] = plan
         self._operators[name] = OperatorState.open(
             schema, self._partitions, placed=found.placed, stored=found.stored
         )
+
+    def plan(self, name: str) -> OperatorPlan:
+        """The plan of a stream's state, with the names that its columns have there."""
+        return self._plans[name]
 
     def open_memory(self, source: str, schema: StateSchema, found: FoundState) -> None:
         """What a source remembers, as recovery found it."""
@@ -230,3 +240,16 @@ def _merged(runs: list[Run], merged: MergedRuns, within: SlotRange) -> list[Run]
         return runs
     made = replace(open_run(Path(merged.path)), within=within, inputs=merged.inputs)
     return [*runs[:start], made, *runs[start + len(merged.inputs) :]]
+
+
+def _renamed(plan: OperatorPlan, schema: StateSchema) -> OperatorPlan:
+    """A plan whose state has the names of *schema* for the columns that its runner gives."""
+    given = schema_of(plan).row.names
+    if given == schema.row.names:
+        return plan
+    return replace(
+        plan,
+        value_schema=schema.value.serialize().to_pybytes(),
+        step=Merges(schema.merges),
+        given=tuple(given),
+    )

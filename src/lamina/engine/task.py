@@ -61,6 +61,8 @@ def update_state(
     """Bring one epoch's partials into the state of a partition; durable when it returns."""
     work, plan = task.stream, operator.plan
     schema = schema_of(plan)
+    if plan.given:
+        batches = _as_stored(plan, schema, batches)
     partition, merged = _open(task, operator, schema)
     changed, rows_in, late = _changes(plan.step, partition, batches, _late(work, partition))
     run = partition.apply(changed, old_values=False).run
@@ -79,6 +81,8 @@ def update_state(
         late=late,
         keys=sum(each.rows for each in after.runs),
     )
+    if plan.given:
+        rows = [batch.rename_columns(list(plan.given)) for batch in rows]
     return Updated(result, rows)
 
 
@@ -99,7 +103,23 @@ def schema_of(plan: OperatorPlan) -> StateSchema:
     key = pa.ipc.read_schema(pa.py_buffer(plan.key_schema))
     value = pa.ipc.read_schema(pa.py_buffer(plan.value_schema))
     definition = plan.step.definition(plan.definition)
-    return StateSchema(key, value, plan.time, plan.merges, definition)
+    return StateSchema(key, value, plan.time, plan.merges, definition, plan.meanings)
+
+
+def output_schema(plan: OperatorPlan) -> pa.Schema:
+    """The rows that come out of a task, as the runner names their columns."""
+    row = schema_of(plan).row
+    names = plan.given or row.names
+    return pa.schema([field.with_name(name) for field, name in zip(row, names, strict=True)])
+
+
+def _as_stored(
+    plan: OperatorPlan, schema: StateSchema, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """What the runner gives, under the names that the state has for its columns."""
+    called = dict(zip(plan.given, schema.row.names, strict=True))
+    for batch in batches:
+        yield batch.rename_columns([called.get(name, name) for name in batch.schema.names])
 
 
 def open_ref(ref: RunRef, disk: LocalDisk) -> Run:

@@ -86,6 +86,7 @@ class KeyedState:
     key: tuple[Column, ...]
     value: tuple[Column, ...]
     time: str | None = None  # the column that rows are expired by
+    meanings: tuple[str, ...] = ()  # what each column holds, for people; keys first
     extra: Extra = field(default_factory=dict)
 
 

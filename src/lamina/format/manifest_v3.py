@@ -211,14 +211,19 @@ class _Reader:
 
 def _keyed(f: Fields) -> KeyedState:
     f.require("key", "value")
-    return KeyedState(
+    keyed = KeyedState(
         partitions=f.integer("partitions", least=1),
         hash=f.text("hash"),
         key=f.list_of("key", _column),
         value=f.list_of("value", _column),
         time=f.text("time", None),
+        meanings=f.texts("meanings"),
         extra=f.rest(),
     )
+    columns = len(keyed.key) + len(keyed.value)
+    if keyed.meanings and len(keyed.meanings) != columns:
+        raise f.bad(f"{len(keyed.meanings)} meanings of {columns} columns")
+    return keyed
 
 
 def _ranks(f: Fields) -> tuple[int, int] | None:

@@ -108,6 +108,7 @@ def _keyed(value: KeyedState) -> Json:
         "key": [_column(column) for column in value.key],
         "value": [_column(column) for column in value.value],
         "time": value.time,
+        "meanings": list(value.meanings) or None,
     }
     return _object(known, value.extra)
 

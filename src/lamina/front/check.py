@@ -24,6 +24,7 @@ from lamina.pipeline.expressions import calls
 from lamina.pipeline.keys import read_keys
 from lamina.pipeline.model import Emit, Pipeline, Sink, Source
 from lamina.pipeline.select import Select, read_select
+from lamina.state.meanings import names_for_people
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -198,16 +199,18 @@ def _session(name: str, spark: SparkSession | None) -> Iterator[SparkSession]:
 def _columns(stream: SparkStream) -> Shape:
     merged = stream.operator.merges if stream.operator else ()
     merges = {column: each.function for each in merged for column in each.columns}
+    state = stream.state.names if stream.state else []
+    names = names_for_people(state, stream.operator.meanings if stream.operator else ())
     return {
         "columns": [
             {"name": each.name, "type": each.dataType.simpleString()} for each in stream.output
         ],
         "state": [
             {
-                "name": each.name,
+                "name": name,
                 "type": each.dataType.simpleString(),
                 "merge": merges.get(each.name),
             }
-            for each in stream.state or ()
+            for each, name in zip(stream.state or (), names, strict=True)
         ],
     }

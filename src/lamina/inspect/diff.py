@@ -13,6 +13,7 @@ from lamina.errors import NotFound, StateChanged
 from lamina.inspect.compare import differing, match
 from lamina.inspect.view import Lists, View
 from lamina.inspect.windows import Part, parts, windows
+from lamina.state.meanings import for_people
 from lamina.state.merging import merged
 from lamina.state.run import slots_of_batch
 from lamina.state.schema import StateSchema, check_successor
@@ -68,7 +69,9 @@ class OperatorDiff:
         self, operator: str, left: Lists | None, right: Lists | None, columns: StateSchema | None
     ) -> None:
         self.operator = operator
-        self.columns = columns  # None if nothing was ever written to it
+        self._stored = columns
+        self.columns = None if columns is None else for_people(columns)
+        """None if nothing was ever written to it."""
         self._left = left
         self._right = right
 
@@ -108,11 +111,11 @@ class OperatorDiff:
             _tell(report, within, self.operator)
 
     def _compare(self, within: SlotRange) -> _Window:
-        assert self.columns is not None
+        assert self._stored is not None
         left, right = self._read(self._left, within), self._read(self._right, within)
-        found = match(left, right, self.columns)
+        found = match(left, right, self._stored)
         values = [
-            self.columns.values_of(side.take(pa.array(rows)))
+            self._stored.values_of(side.take(pa.array(rows)))
             for side, rows in ((left, found.left), (right, found.right))
         ]
         differ = differing(*values)
@@ -122,19 +125,19 @@ class OperatorDiff:
 
     def _read(self, side: Lists | None, within: SlotRange) -> pa.RecordBatch:
         """The newest row of every key of a window, as one batch in a run's form."""
-        assert self.columns is not None
+        assert self._stored is not None
         batches = [b.replace_schema_metadata(None) for b in self._merged(side, within)]
         if batches:
             return pa.concat_batches(batches)
-        return pa.RecordBatch.from_pylist([], self.columns.run.remove_metadata())
+        return pa.RecordBatch.from_pylist([], self._stored.run.remove_metadata())
 
     def _merged(self, side: Lists | None, within: SlotRange) -> Iterator[pa.RecordBatch]:
-        assert self.columns is not None
+        assert self._stored is not None
         for partition in side.by_slot if side is not None else ():
             if partition.within.meets(within):
                 cut = partition.within.cut(within)
                 yield from merged(
-                    partition.runs, self.columns, within=cut, bottom=True, floor=partition.floor
+                    partition.runs, self._stored, within=cut, bottom=True, floor=partition.floor
                 )
 
     def _count(self, within: SlotRange) -> int:
@@ -149,7 +152,7 @@ class OperatorDiff:
 
     def _rows(self, window: _Window) -> pa.RecordBatch:
         """The three kinds of change, in the order of their slots."""
-        assert self.columns is not None
+        assert self._stored is not None
         nothing = np.zeros(0, np.int64)
         found = [
             self._kind(REMOVED, window, window.removed, nothing),
@@ -167,15 +170,15 @@ class OperatorDiff:
         return pa.concat_batches(found).take(pa.array(order))
 
     def _kind(self, change: str, window: _Window, left: Rows, right: Rows) -> pa.RecordBatch:
-        assert self.columns is not None
-        schema, rows = self.columns, max(len(left), len(right))
+        assert self._stored is not None
+        schema, rows = self._stored, max(len(left), len(right))
         old, new = window.left.take(pa.array(left)), window.right.take(pa.array(right))
         keys = schema.keys_of(old if len(left) else new)
         before = _values(schema, old, rows)
         after = _values(schema, new, rows)
         paired = [column for pair in zip(before, after, strict=True) for column in pair]
         columns = [pa.repeat(pa.scalar(change), rows), *keys, *paired]
-        return pa.RecordBatch.from_arrays(columns, schema=_output(schema))
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
 def diff(left: View, right: View, operator: str, *, report: Report = silent) -> OperatorDiff:

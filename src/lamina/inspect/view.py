@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from lamina.inspect.files import RunFiles
 from lamina.inspect.reach import Reached
 from lamina.inspect.where import Where, matching, point_key
 from lamina.recovery.operators import EpochRange, FoundState, found_states
+from lamina.state.meanings import for_people, names_for_people
 from lamina.state.operator import OperatorState, columns_of
 from lamina.state.partition import StatePartition, look_up
 from lamina.state.schema import KEYS_META, StateSchema
@@ -53,6 +54,11 @@ class Lists:
 
     state: OperatorState
     placed: tuple[Placed, ...]
+
+    @property
+    def columns(self) -> StateSchema:
+        """As people call them."""
+        return for_people(self.state.schema)
 
     @property
     def by_slot(self) -> list[StatePartition]:
@@ -111,11 +117,11 @@ class View:
         )
 
     def schema(self, operator: str) -> StateSchema:
-        """Key and value columns; NotFound before the first row was written."""
+        """Key and value columns, as people call them; NotFound before the first row was written."""
         lists = self.lists(operator)
         if lists is None:
             raise NotFound(f"nothing was ever written to {operator!r}")
-        return lists.state.schema
+        return lists.columns
 
     def count(self, operator: str, where: Where = None, *, report: Report = silent) -> int:
         """How many keys there are; for that everything is read."""
@@ -132,10 +138,10 @@ class View:
         lists = self.lists(operator, report)
         if lists is None:
             return
-        schema = lists.state.schema
+        schema = lists.columns
         keys = point_key(schema, where)
         if keys is not None:
-            yield from _looked_up(lists.by_slot, schema, keys)
+            yield from _looked_up(lists, keys)
             return
         wanted = matching(schema, where)
         done, total = 0, sum(run.rows for run in lists.state.runs())
@@ -143,7 +149,7 @@ class View:
             for batch in partition.scan():
                 done += batch.num_rows
                 report(Progress(min(done, total), total, "rows", operator))
-                found = wanted(batch)
+                found = wanted(batch.rename_columns(schema.row.names))
                 if found.num_rows:
                     yield found
 
@@ -248,9 +254,17 @@ def _columns(
 ) -> tuple[tuple[Column, ...], tuple[Column, ...], str | None]:
     """Those of the log, which is newer; unless it is of a time when there were fewer."""
     if logged is not None and (keyed is None or len(keyed.value) <= len(logged.value)):
-        return columns_of(logged.key), columns_of(logged.value), logged.time
+        shown = for_people(logged)
+        return columns_of(shown.key), columns_of(shown.value), shown.time
     assert keyed is not None
-    return keyed.key, keyed.value, keyed.time
+    columns = (*keyed.key, *keyed.value)
+    names = names_for_people([column.name for column in columns], keyed.meanings)
+    called = {column.name: name for column, name in zip(columns, names, strict=True)}
+    key, value = (
+        tuple(replace(column, name=called[column.name]) for column in listed)
+        for listed in (keyed.key, keyed.value)
+    )
+    return key, value, None if keyed.time is None else called[keyed.time]
 
 
 def _identity(found: FoundState, name: str, home: str) -> str:
@@ -259,10 +273,8 @@ def _identity(found: FoundState, name: str, home: str) -> str:
     return entry.sha256 or name if entry is not None else f"{home}/{name}"
 
 
-def _looked_up(
-    partitions: Sequence[StatePartition], schema: StateSchema, keys: pa.RecordBatch
-) -> Iterator[pa.RecordBatch]:
-    looked = look_up(partitions, keys)
+def _looked_up(lists: Lists, keys: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    looked = look_up(lists.by_slot, keys.rename_columns(lists.state.schema.key.names))
     if looked.found[0]:
         columns = [*keys.columns, *looked.values.columns]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema.row)
+        yield pa.RecordBatch.from_arrays(columns, schema=lists.columns.row)

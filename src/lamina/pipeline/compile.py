@@ -19,7 +19,7 @@ from lamina.pipeline.expressions import Words, is_reference, sign
 from lamina.pipeline.finals import Finals
 from lamina.pipeline.keys import Names, read_keys
 from lamina.pipeline.select import Item, Select
-from lamina.pipeline.windows import window_text
+from lamina.pipeline.windows import window_meaning, window_text
 from lamina.state.merge import Merge
 
 _PLAIN = re.compile(r"\(*\s*([kp]\d+)(?:\.(start|end))?\s*\)*", re.IGNORECASE)
@@ -51,6 +51,8 @@ class Aggregation:
     """The expressions of the outputs, the columns of the state, HAVING."""
     columns: tuple[str, ...] | None = None
     """The columns of the state that the outputs are, if they are nothing but that, and all rows."""
+    meanings: tuple[str, ...] = ()
+    """What each column of the state holds, keys first, in one spelling."""
     key_outputs: tuple[str, ...] | None = None
     """The outputs that tell every group from all others; None if the outputs do not."""
 
@@ -150,6 +152,7 @@ class _Compiler:
             _partial=self._partial_text(),
             _final=(tuple(outputs), self._state_view(), having),
             columns=None if having else self._plain_columns(outputs),
+            meanings=(*self._key_meanings(), *(p.meaning for p in self._aggregates.columns)),
             key_outputs=self._key_outputs(outputs, names),
         )
 
@@ -233,6 +236,16 @@ class _Compiler:
             text = window_text(self._script, key.words)
             texts += [f"{text}.start", f"{text}.end"] if index == self._window else [text]
         return texts
+
+    def _key_meanings(self) -> list[str]:
+        meanings: list[str] = []
+        for index, key in enumerate(self._keys):
+            if index == self._window:
+                window = window_meaning(self._names, key.words)
+                meanings += [f"{window}.start", f"{window}.end"]
+            else:
+                meanings.append(self._names.spelled(key.words))
+        return meanings
 
     def _state_view(self) -> str:
         columns = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lamina.pipeline.expressions import Words, by_comma
-from lamina.pipeline.keys import is_window
+from lamina.pipeline.keys import Names, is_window
 from lamina.pipeline.tokens import Script
 
 _ARGUMENTS = {"WINDOW": (2, 3, 4), "TUMBLE": (2,), "HOP": (3,)}
@@ -26,6 +26,12 @@ def window_text(script: Script, words: Words) -> str:
     if name == "HOP":
         texts.reverse()
     return f"window({script.slice(time)}, {', '.join(texts)})"
+
+
+def window_meaning(names: Names, words: Words) -> str:
+    """A window in one spelling, whichever way it is written."""
+    lengths = (f"'{length.lower()}'" for length in lengths_of(words))
+    return f"window({names.spelled(arguments(words)[0])}, {', '.join(lengths)})"
 
 
 def _length(script: Script, words: Words, window: Words) -> str:

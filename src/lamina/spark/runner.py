@@ -58,8 +58,8 @@ class SparkRunner:
         self._two_level = ""
 
     def run(self, work: StreamWork) -> StreamResult:
-        with spark_errors(), active(self._spark):
-            stream = self._streams[work.stream]
+        stream = self._streams[work.stream]
+        with spark_errors(stream.called), active(self._spark):
             rows, observation = self._input(work, stream)
             if stream.operator is None:
                 results = self._select(work, stream, rows)

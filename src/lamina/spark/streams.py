@@ -63,6 +63,18 @@ class SparkStream:
         return self.plan.keys or (ALL,)
 
     @property
+    def meanings(self) -> tuple[str, ...]:
+        """What each column of the state holds, keys first."""
+        assert isinstance(self.plan, Aggregation)
+        return self.plan.meanings if self.plan.keys else ("all rows", *self.plan.meanings)
+
+    @property
+    def called(self) -> dict[str, str]:
+        """What columns of the state are in the user's words, for errors."""
+        names = self.state.names if self.state is not None else []
+        return dict(zip(names, self.meanings, strict=True)) if names else {}
+
+    @property
     def columns(self) -> tuple[str, ...] | None:
         """What of the state is the output, column by column, if it is nothing else."""
         return self.plan.columns if isinstance(self.plan, Aggregation) else None
@@ -264,6 +276,7 @@ def _aggregation(
         step=Merges(plan.merges),
         time=plan.time,
         emit=stream.emit or Emit.ON_UPDATE,
+        meanings=draft.meanings,
     )
     return SparkStream(
         stream.name,

@@ -19,7 +19,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from lamina.engine.model import OperatorWork, StreamWork, TaskResult, TaskWork
 from lamina.engine.staging import stage
-from lamina.engine.task import Updated, schema_of, update_state
+from lamina.engine.task import Updated, output_schema, update_state
 from lamina.engine.wire import decode_result, encode_result
 from lamina.errors import NotShared, Refused
 
@@ -50,7 +50,7 @@ class UpdateState:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         updated = self.update(batches)
-        columns = schema_of(self.operator.plan).row
+        columns = output_schema(self.operator.plan)
         for batch in updated.rows:
             yield batch.append_column(META, pa.nulls(batch.num_rows, pa.string()))
         nulls = [pa.nulls(1, field.type) for field in columns]

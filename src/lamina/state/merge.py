@@ -20,7 +20,7 @@ An average is a sum and a count. A new function is a `Function` in one of the ta
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -108,12 +108,18 @@ def _check_merge(merge: Merge, schema: pa.Schema) -> None:
 
 
 def merge_rows(
-    merges: Sequence[Merge], old: pa.RecordBatch, new: pa.RecordBatch, found: Mask
+    merges: Sequence[Merge],
+    old: pa.RecordBatch,
+    new: pa.RecordBatch,
+    found: Mask,
+    *,
+    called: Callable[[str], str] = str,
 ) -> pa.RecordBatch:
     """Merge row i of *old* with row i of *new*; where not found[i] there is no old row.
 
     The merges have passed `check_merges`. What *old* holds in a row that was not found does not
     matter; the new row is the result then, except that a null count is 0 and a list has its limit.
+    *called* gives the names that errors have for columns.
     """
     assert old.schema.equals(new.schema), "both sides have the schema of the values"
     assert old.num_rows == new.num_rows == len(found)
@@ -125,7 +131,7 @@ def merge_rows(
         if function.reads_old and not found.all():
             columns = tuple(only_found(column, mask) for column in columns)
         step = Step(
-            fields=tuple(new.schema.field(column) for column in merge.columns),
+            fields=tuple(new.schema.field(c).with_name(called(c)) for c in merge.columns),
             old=columns,
             new=tuple(new.column(column) for column in merge.columns),
             found=mask,

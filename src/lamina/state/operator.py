@@ -74,6 +74,7 @@ class OperatorState:
             key=columns_of(self.schema.key),
             value=columns_of(self.schema.value),
             time=self.schema.time,
+            meanings=self.schema.meanings,
         )
 
     def apply(self, changed: pa.RecordBatch, *, old_values: bool = True) -> dict[int, Applied]:

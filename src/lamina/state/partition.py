@@ -145,7 +145,8 @@ class StatePartition:
         else:
             old = Looked(np.zeros(changed.num_rows, np.bool_), _nulls(new))
         if self.merges:
-            new = merge_rows(self.merges, old.values, new, old.found & ~deletes)
+            found, called = old.found & ~deletes, self.schema.called
+            new = merge_rows(self.merges, old.values, new, found, called=called)
             if deletes.any():  # a count of nothing is 0, but here nothing is to be left
                 emptied = null_where(new.columns, deletes)
                 new = pa.RecordBatch.from_arrays(emptied, schema=new.schema)

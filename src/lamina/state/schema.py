@@ -9,7 +9,8 @@ _op     uint8    0: these are the key's values; 1: the key is gone
 
 The schema's metadata says how many of them are the key: `lamina.keys`; which is the time, if one
 is: `lamina.time`; how new values are merged with old ones: `lamina.merges`; which definition they
-were computed by: `lamina.definition`; and below which time everything is gone: `lamina.floor`.
+were computed by: `lamina.definition`; what each column holds: `lamina.meanings`; and below which
+time everything is gone: `lamina.floor`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ PUT, DELETE = 0, 1
 SYSTEM_COLUMNS = 2
 KEYS_META, TIME_META, FLOOR_META = b"lamina.keys", b"lamina.time", b"lamina.floor"
 MERGES_META, DEFINITION_META = b"lamina.merges", b"lamina.definition"
+MEANINGS_META = b"lamina.meanings"
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class StateSchema:
     time: str | None = None  # rows are expired by it
     merges: tuple[Merge, ...] = ()  # without any, a new value takes the place of the old one
     definition: str | None = None  # a digest of what computes the values, if anybody says
+    meanings: tuple[str, ...] = ()  # what each column holds, keys first, if anybody says
 
     def __post_init__(self) -> None:
         for name in ("key", "value"):
@@ -55,6 +58,8 @@ class StateSchema:
         for name in names:
             if names.count(name) > 1 or name in (SLOT, OP):
                 raise UsageError(f"the column name {name!r} is taken")
+        if self.meanings and len(self.meanings) != len(names):
+            raise UsageError(f"{len(names)} columns have {len(self.meanings)} meanings")
         for field in self.key:
             check_key_type(field.type, field.name)
         for field in self.value:
@@ -77,6 +82,8 @@ class StateSchema:
             meta[MERGES_META] = encode([merge.to_json() for merge in self.merges])
         if self.definition is not None:
             meta[DEFINITION_META] = self.definition.encode()
+        if self.meanings:
+            meta[MEANINGS_META] = encode(list(self.meanings))
         if floor is not None:
             meta[FLOOR_META] = str(floor).encode()
         return pa.schema(
@@ -88,6 +95,11 @@ class StateSchema:
             ],
             meta,
         )
+
+    def called(self, name: str) -> str:
+        """What a column holds, if that is known, or its name: for people."""
+        place = [*self.key.names, *self.value.names].index(name)
+        return self.meanings[place] if self.meanings else name
 
     @cached_property
     def row(self) -> pa.Schema:
@@ -147,6 +159,7 @@ def schema_of_run(schema: pa.Schema, where: str = "") -> StateSchema:
         time,
         _merges(meta, where),
         meta[DEFINITION_META].decode() if DEFINITION_META in meta else None,
+        _meanings(meta, len(fields) - SYSTEM_COLUMNS, where),
     )
 
 
@@ -159,18 +172,33 @@ def _merges(meta: Mapping[bytes, bytes], where: str) -> tuple[Merge, ...]:
     return tuple(Merge.from_json(each, where) for each in listed)
 
 
-def check_merges_kept(stored: StateSchema, merges: Sequence[Merge], what: str) -> None:
+def _meanings(meta: Mapping[bytes, bytes], columns: int, where: str) -> tuple[str, ...]:
+    if MEANINGS_META not in meta:
+        return ()
+    listed = decode(meta[MEANINGS_META], where)
+    if not isinstance(listed, list) or len(listed) != columns:
+        raise Corrupt("the meanings of a run are no list with one for each column", where=where)
+    return tuple(str(each) for each in listed)
+
+
+def check_merges_kept(stored: StateSchema, new: StateSchema, what: str) -> None:
     """R9: other merge functions give old values another meaning; new columns need new ones."""
+    merges = new.merges
     added = [merge for merge in merges if merge not in stored.merges]
     fresh = all(column not in stored.value.names for each in added for column in each.columns)
     if fresh and all(merge in merges for merge in stored.merges):
         return
-    was = ", ".join(f"{m.function}({', '.join(m.columns)})" for m in stored.merges) or "none"
-    now = ", ".join(f"{m.function}({', '.join(m.columns)})" for m in merges) or "none"
+    was, now = (_merges_text(schema) for schema in (stored, new))
     raise StateChanged(
         f"{what}: its values are merged by {now}, and by {was} in its state",
         advice="Use the merges it was written with, or start new state",
     )
+
+
+def _merges_text(schema: StateSchema) -> str:
+    if schema.meanings:
+        return ", ".join(schema.called(merge.columns[0]) for merge in schema.merges)
+    return ", ".join(f"{m.function}({', '.join(m.columns)})" for m in schema.merges) or "none"
 
 
 def check_definition_kept(stored: StateSchema, definition: str | None, what: str) -> None:
@@ -193,31 +221,34 @@ def check_successor(old: StateSchema, new: StateSchema, what: str) -> None:
     """R9: whether state of *old* can be read as *new*; the error names the column."""
     if old == new:
         return
-    _check_keys(old.key, new.key, what)
+    _check_keys(old, new, what)
     if old.time != new.time:
         raise StateChanged(f"{what}: rows expire by {new.time!r}, and by {old.time!r} in its state")
     for field in old.value:
         if field.name not in new.value.names:
-            raise StateChanged(f"{what}: its state has a value column {field.name!r}")
+            raise StateChanged(f"{what}: its state has a value column {old.called(field.name)!r}")
         kind = new.value.field(field.name).type
         if not _widens(field.type, kind):
             raise StateChanged(
-                f"{what}: the value column {field.name!r} is {kind}, and {field.type} in its state",
+                f"{what}: the value column {old.called(field.name)!r} is {kind}, and {field.type} "
+                "in its state",
                 advice="A wider type of the same family is taken; anything else needs new state",
             )
     for field in new.value:
         if field.name not in old.value.names and not field.nullable:
-            raise StateChanged(f"{what}: the new value column {field.name!r} cannot be null")
+            name = new.called(field.name)
+            raise StateChanged(f"{what}: the new value column {name!r} cannot be null")
 
 
-def _check_keys(old: pa.Schema, new: pa.Schema, what: str) -> None:
-    if old.names != new.names:
-        raise StateChanged(f"{what}: the key is {new.names}, and {old.names} in its state")
-    for before, after in zip(old, new, strict=True):
+def _check_keys(old: StateSchema, new: StateSchema, what: str) -> None:
+    if old.key.names != new.key.names:
+        was, now = (", ".join(map(each.called, each.key.names)) for each in (old, new))
+        raise StateChanged(f"{what}: the key is ({now}), and ({was}) in its state")
+    for before, after in zip(old.key, new.key, strict=True):
         if before.type != after.type:
             raise StateChanged(
-                f"{what}: the key column {after.name!r} is {after.type}, and {before.type} in its "
-                "state",
+                f"{what}: the key column {new.called(after.name)!r} is {after.type}, and "
+                f"{before.type} in its state",
                 advice="Keys are frozen: their hash decides where they live. Start new state, or "
                 "give the column its old type",
             )
