@@ -10,11 +10,12 @@ from io import BytesIO
 from pathlib import Path
 
 from lamina.connectors.durable import LocalFiles, make_folder, replace
+from lamina.engine.spelling import stored_name
 from lamina.errors import Corrupt
 from lamina.format import canonical
 from lamina.format.commit import Point
 from lamina.format.fields import Fields
-from lamina.format.home_names import sink_position_path
+from lamina.format.home_names import parse_sink_position, sink_position_path
 from lamina.format.pipeline_record import NOBODY, Owner
 from lamina.os_errors import typed_errors
 from lamina.protocol.sinks import SinkPosition
@@ -29,7 +30,12 @@ class HomePositions:
 
     @property
     def _path(self) -> Path:
-        return self.home.absolute() / sink_position_path(self.name)
+        """Case does not tell sinks apart: a file that is there keeps its name."""
+        home = self.home.absolute()
+        folder = (home / sink_position_path(self.name)).parent
+        there = map(parse_sink_position, LocalFiles().names(folder))
+        names = [name for name in there if name is not None]
+        return home / sink_position_path(stored_name(self.name, names, "the position of"))
 
     def load(self) -> SinkPosition:
         path = self._path

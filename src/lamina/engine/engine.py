@@ -45,10 +45,11 @@ from lamina.engine.ports import Runner, Sink, Source
 from lamina.engine.publishing import Publisher, open_publisher
 from lamina.engine.records import offsets_after, report_of, staged_for
 from lamina.engine.saves import Saves
-from lamina.engine.states import States, memory_name
+from lamina.engine.spelling import respelled
+from lamina.engine.states import States
 from lamina.errors import Refused
 from lamina.format.commit import CommitRecord, Point
-from lamina.ids import CheckpointId
+from lamina.ids import CheckpointId, fold
 from lamina.recovery.manager import Recovered
 from lamina.recovery.state import RecoveryReport
 from lamina.state.local import RunFolder
@@ -109,18 +110,17 @@ class Engine:
         state = recovered.state
         self._head: Point | None = state.head
         self._next_epoch = state.next_epoch
+        offsets = respelled(state.source_offsets, self._sources, "the offsets of")
         self._offsets: dict[str, Offset] = {
-            name: state.source_offsets[name].offsets
-            if name in state.source_offsets
-            else source.initial()
+            name: offsets[name].offsets if name in offsets else source.initial()
             for name, source in self._sources.items()
         }
         self._aside = {  # of sources that are not in the pipeline now: they may come back
-            name: each for name, each in state.source_offsets.items() if name not in self._sources
+            name: each for name, each in offsets.items() if name not in self._sources
         }
-        ahead = ahead_of(state.source_offsets)
-        self._watermarks = Watermarks(dict(state.source_watermarks), ahead)
-        self._applied = applied_of(state.source_offsets)
+        times = respelled(state.source_watermarks, self._sources, "the watermark of")
+        self._watermarks = Watermarks(times, ahead_of(offsets))
+        self._applied = applied_of(offsets)
 
     @property
     def epoch(self) -> int:
@@ -195,9 +195,11 @@ class Engine:
         A name under which nothing is kept is a note: the same start may be repeated.
         """
         self._check_whole()
-        used = [*self._sources, *(s.name for s in self._plan.streams)]
+        streams = self._plan.streams
+        used = [*self._sources, *(each for s in streams for each in (s.name, *s.operators))]
         runs = self._states.dropped(names, used)
-        for name in sorted(set(names) - set(runs)):
+        dropped_names = set(map(fold, runs))
+        for name in sorted(name for name in names if fold(name) not in dropped_names):
             self.notes.append(f"no state is kept under the name {name!r}: nothing to drop")
         if not runs:
             return
@@ -344,7 +346,8 @@ class Engine:
             if each.learned is None:
                 continue
             runs = self._states.remembered(source, each.learned, self._folder)
-            found[memory_name(source)] = self._logged(plan, memory_name(source), runs.items())
+            name = self._states.memory_name(source)
+            found[name] = self._logged(plan, name, runs.items())
         return found
 
     def _logged(

@@ -15,12 +15,15 @@ from lamina.disk.base import Lock
 from lamina.engine.engine import Engine, EnginePlan, EngineSettings, FailPoint
 from lamina.engine.ports import Runner, Sink, Source
 from lamina.engine.publishing import check_taken
+from lamina.engine.spelling import stored_name, with_stored_names
 from lamina.engine.staging import drop_undecided
-from lamina.engine.states import States, memory_name
+from lamina.engine.states import States
 from lamina.errors import StateChanged
 from lamina.format.commit import CommitRecord
 from lamina.format.home_names import STAGED, state_folder
+from lamina.ids import fold
 from lamina.os_errors import typed_errors
+from lamina.pipeline.model import memory_name
 from lamina.protocol.retention import check_retain
 from lamina.recovery.manager import Recovered, RecoveryConfig, RecoveryManager
 from lamina.recovery.operators import EpochRange, FoundState, found_states
@@ -71,7 +74,7 @@ def open_engine(
         _prepare(folder.path)
         _sweep(home, recovered)
         disk.make_folder(STAGED)  # durable before a task of the first epoch writes into it
-        states = _open_states(plan, sources, recovered, folder, settings)
+        plan, states = _open_states(plan, sources, recovered, folder, settings)
         engine = Engine(
             plan,
             runner=runner,
@@ -98,8 +101,11 @@ def _open_states(
     recovered: Recovered,
     folder: RunFolder,
     settings: EngineSettings,
-) -> States:
-    """Every stream's state as recovery found it; a stream that is gone keeps its state aside."""
+) -> tuple[EnginePlan, States]:
+    """Every stream's state as recovery found it; a stream that is gone keeps its state aside.
+
+    Also the plan, in which state has the names that it is stored under.
+    """
     state, disk = recovered.state, recovered.home.disk
     ranges = [each for commit in state.replayed for each in _ranges(commit)]
     found = found_states(state.manifest, state.files, ranges, disk)
@@ -108,6 +114,8 @@ def _open_states(
     operators = state.manifest.operators if state.manifest else {}
     if state.manifest is not None:
         _check_settings(state.manifest.settings, plan.settings)
+    plan = with_stored_names(plan, found)
+    reused = set(map(fold, settings.reuse_state))
     for stream in plan.streams:
         for name, operator in stream.operators.items():
             each = _with_files(found.pop(name, FoundState()), folder)
@@ -116,15 +124,16 @@ def _open_states(
                 operator,
                 each,
                 operators.get(name),
-                reuse=stream.name in settings.reuse_state,
+                reuse=fold(stream.name) in reused,
             )
     for name, source in sources.items():
         if source.memory is not None:
-            kept = found.pop(memory_name(name), FoundState())
-            states.open_memory(name, source.memory, kept)
+            stored = stored_name(memory_name(name), found, "the memory")
+            kept = found.pop(stored, FoundState())
+            states.open_memory(name, source.memory, kept, name=stored)
     for name, each in found.items():
         states.keep_aside(name, each)
-    return states
+    return plan, states
 
 
 def _check_settings(stored: Mapping[str, str], today: Mapping[str, str]) -> None:

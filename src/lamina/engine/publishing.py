@@ -21,6 +21,7 @@ from lamina.errors import Refused, StoreError
 from lamina.format.commit import CommitRecord, Point, SinkAhead
 from lamina.format.manifest_model import Committed, Failed, Pending, SinkCommitStatus
 from lamina.format.pipeline_record import Owner
+from lamina.ids import fold
 from lamina.protocol.sinks import Publish, check_owner, decide_publish
 from lamina.recovery.manager import Recovered
 from lamina.wal.driver_log import rule_commit
@@ -54,7 +55,7 @@ class Publisher:
         self._generation = generation
         self._staged = staged
         self._outputs = outputs
-        self._accepted = accepted
+        self._accepted = {fold(name): ahead for name, ahead in accepted.items()}
         self._lines = {name: _Line(sink, Backoff(clock)) for name, sink in sinks.items()}
 
     def add(self, sink: str, commit: CommitRecord) -> None:
@@ -107,13 +108,13 @@ class Publisher:
             rule_commit(commit),
             pipeline=self._pipeline,
             generation=self._generation,
-            accepted=self._accepted.get(sink.name),
+            accepted=self._accepted.get(fold(sink.name)),
         )
         if decision is Publish.NOW:
             files = [
                 Staged(file.path, file.size, file.sha256, file.rows)
                 for file in commit.staged
-                if file.sink == sink.name
+                if fold(file.sink) == fold(sink.name)
             ]
             sink.publish(self._publication(sink.name, commit.point, files))
 

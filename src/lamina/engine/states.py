@@ -13,6 +13,7 @@ import pyarrow as pa
 from lamina.checkpoint.state import SavedOperator, check_keys, settle
 from lamina.disk.base import Disk
 from lamina.engine.model import MemoryChange, MergedRuns, OperatorPlan, RunRef, TaskResult
+from lamina.engine.spelling import stored_name
 from lamina.engine.steps import Merges
 from lamina.engine.task import schema_of
 from lamina.errors import StateChanged, UsageError
@@ -35,23 +36,18 @@ from lamina.state.schema import (
 from lamina.state.vnodes import SlotRange
 
 
-def memory_name(source: str) -> str:
-    """The state that is the memory of a source; called so when only files had one."""
-    return f"files of {source}"
-
-
 class KeyedMemory:
     """The memory of one source, as of the last COMMIT."""
 
     def __init__(self, states: States, name: str) -> None:
         self._states = states
-        self._name = name
+        self.name = name
 
     def find(self, keys: pa.RecordBatch) -> Looked:
-        return look_up(self._states.operators[self._name].partitions, keys)
+        return look_up(self._states.operators[self.name].partitions, keys)
 
     def scan(self) -> Iterator[pa.RecordBatch]:
-        for partition in self._states.operators[self._name].partitions:
+        for partition in self._states.operators[self.name].partitions:
             yield from partition.scan()
 
 
@@ -109,9 +105,13 @@ class States:
         """The plan of a stream's state, with the names that its columns have there."""
         return self._plans[name]
 
-    def open_memory(self, source: str, schema: StateSchema, found: FoundState) -> None:
-        """What a source remembers, as recovery found it."""
-        name = memory_name(source)
+    def open_memory(
+        self, source: str, schema: StateSchema, found: FoundState, *, name: str
+    ) -> None:
+        """What a source remembers, as recovery found it under *name*."""
+        stored = found.schema(name)
+        if stored is not None:
+            check_successor(stored, schema, name)  # a stream that is gone may have had the name
         self._operators[name] = OperatorState.open(
             schema, self._partitions, placed=found.placed, stored=found.stored
         )
@@ -120,11 +120,15 @@ class States:
     def memory(self, source: str) -> KeyedMemory | None:
         return self._memories.get(source)
 
+    def memory_name(self, source: str) -> str:
+        """The state that is the memory of a source."""
+        return self._memories[source].name
+
     def remembered(
         self, source: str, learned: MemoryChange, folder: RunFolder
     ) -> dict[int, pa.RecordBatch]:
         """A change as runs of a source's memory, by partition; its own runs are kept few."""
-        name = memory_name(source)
+        name = self.memory_name(source)
         self._operators[name] = operator = self._operators[name].merged(folder)
         applied = operator.apply(_change(operator.schema, learned), old_values=False)
         return {number: each.run for number, each in applied.items()}
@@ -142,14 +146,15 @@ class States:
     ) -> dict[str, list[tuple[int, pa.RecordBatch]]]:
         """The runs that delete what is kept aside under *names*, where anything is.
 
-        UsageError if one of them is in *used*, the sources and streams of the pipeline.
+        UsageError if one of them is in *used*: sources, streams and their operators.
         """
-        if in_use := sorted(set(names) & set(used)):
-            message = f"the state of {in_use[0]!r} is in use"
-            raise UsageError(message, advice="Take it out of the pipeline first")
-        memories = {memory_name(source) for source in used}
-        aside = set(self._operators) - memories
-        runs = {name: list(self._deletions(name)) for name in sorted(names) if name in aside}
+        in_use = {*used, *(memory.name for memory in self._memories.values())}
+        stored = [stored_name(name, self._operators, "the state of") for name in sorted(names)]
+        for name in stored:
+            if name in in_use:
+                message = f"the state of {name!r} is in use"
+                raise UsageError(message, advice="Take it out of the pipeline first")
+        runs = {name: list(self._deletions(name)) for name in stored if name in self._operators}
         return {name: each for name, each in runs.items() if each}
 
     def _deletions(self, name: str) -> Iterator[tuple[int, pa.RecordBatch]]:

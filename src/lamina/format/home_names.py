@@ -142,5 +142,10 @@ def sink_position_path(sink: str) -> str:
     return f"{SINKS}/{escape(sink)}.json"
 
 
+def parse_sink_position(name: str) -> str | None:
+    """The sink that a file in the folder of positions is about; None of any other name."""
+    return unescape(name.removesuffix(".json")) if name.endswith(".json") else None
+
+
 def request_path(what: str) -> str:
     return f"{REQUESTS}/{what}"

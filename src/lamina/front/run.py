@@ -17,6 +17,7 @@ from lamina.errors import SparkLost, UsageError
 from lamina.front.locate import PipelineLike, locate
 from lamina.front.options import RunOptions, settings_of
 from lamina.front.places import require_spark
+from lamina.ids import fold
 from lamina.pipeline.checks import check_pipeline
 from lamina.pipeline.model import Pipeline
 from lamina.running.control import Status
@@ -91,7 +92,7 @@ def _check(pipeline: Pipeline, settings: RunSettings) -> None:
 
 def _check_named(flag: str, what: str, named: frozenset[str], known: Collection[str]) -> None:
     """A name that nothing has would be passed over in silence."""
-    for name in sorted(named - set(known)):
+    for name in sorted({fold(name) for name in named} - {fold(name) for name in known}):
         raise UsageError(
             f"{flag} {name}: the pipeline has no {what} of this name",
             advice=f"It has {', '.join(sorted(known)) or 'none'}",

@@ -6,7 +6,17 @@ from dataclasses import dataclass, field
 
 from lamina.errors import BadName
 from lamina.format.names import check_name
-from lamina.pipeline.model import NOWHERE, Column, Pipeline, Place, Sink, Source, Stream
+from lamina.ids import fold
+from lamina.pipeline.model import (
+    NOWHERE,
+    Column,
+    Pipeline,
+    Place,
+    Sink,
+    Source,
+    Stream,
+    memory_name,
+)
 from lamina.pipeline.tokens import bad_at
 
 UNITS_US = {
@@ -51,7 +61,16 @@ class Definitions:
             raise bad_at(
                 "there is no statement", self.file, NOWHERE, "A pipeline begins with CREATE SOURCE"
             )
+        self._check_memories()
         return Pipeline(self.sources, self.streams, self.sinks)
+
+    def _check_memories(self) -> None:
+        """What a source remembers is state, too, and in the one space of its names."""
+        memories = {fold(memory_name(name)): name for name in self.sources}
+        for stream in self.streams.values():
+            if (source := memories.get(fold(stream.name))) is not None:
+                message = f"{stream.name!r} is the state in which {source!r} remembers its files"
+                raise bad_at(message, self.file, stream.place, "Give the stream another name")
 
     def _check(self, name: str, at: Place, *, room: int) -> None:
         taken = self._kinds.get(name.lower())

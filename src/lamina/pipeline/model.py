@@ -136,5 +136,10 @@ class Pipeline:
         }
 
 
+def memory_name(source: str) -> str:
+    """The state that is the memory of a source; called so when only files had one."""
+    return f"files of {source}"
+
+
 def _written(options: Mapping[str, Option]) -> Json:
     return {name: option.written for name, option in options.items()}

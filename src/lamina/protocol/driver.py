@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from lamina.errors import Fenced, LogDamaged
 from lamina.format.commit import Point, SinkAhead
+from lamina.ids import fold
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,8 @@ class Commit:
 
     *parent* is the epoch whose state it continues; *follows* the epoch after which sinks get it.
     They differ for a rewind only: it continues an old epoch and is published after the newest.
-    *sinks* are those that it has output for, even if that is no row; if none, nobody says.
+    *sinks* are those that it has output for, even if that is no row; if none, nobody says. Their
+    names are compared without case.
     """
 
     point: Point
@@ -37,7 +39,7 @@ class Commit:
 
     def is_for(self, sink: str) -> bool:
         """Whether its output for *sink* was staged."""
-        return not self.sinks or sink in self.sinks
+        return not self.sinks or fold(sink) in map(fold, self.sinks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +79,11 @@ def accepted_head(segments: Iterable[Segment]) -> Point | None:
 
 
 def accepted_sinks(segments: Iterable[Segment]) -> Mapping[str, SinkAhead]:
-    """The sinks that count as standing lower than they are, because a person said so."""
+    """The sinks that count as standing lower than they are, because a person said so; folded."""
     truth = accepted_segment(segments)
-    return truth.adopt.sinks if truth is not None and truth.adopt is not None else {}
+    if truth is None or truth.adopt is None:
+        return {}
+    return {fold(name): ahead for name, ahead in truth.adopt.sinks.items()}
 
 
 def by_digest(segments: Iterable[Segment]) -> dict[str, Commit]:

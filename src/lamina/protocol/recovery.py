@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from lamina.errors import Diverged, Refused, WouldLose
 from lamina.format.commit import Point, SinkAhead
 from lamina.format.log import Committed
-from lamina.ids import CheckpointId
+from lamina.ids import CheckpointId, fold
 from lamina.protocol.driver import (
     Adopt,
     Commit,
@@ -103,16 +103,16 @@ def plan_recovery(
         commits |= {c.point.digest: c for c in found.carried.get(checkpoint.id, ())}
     replay = tuple(c for c in reversed(line(head, commits)) if not _covered(c, checkpoint))
     assert not any(c.point.digest in found.dropped for c in replay)
-    accepted = accepted_sinks(segments)
+    accepted, from_now = accepted_sinks(segments), set(map(fold, sinks_from_now))
     due = {
         name: _due(
             name,
             position.point,
             head,
             commits,
-            accepted=accepted.get(name),
+            accepted=accepted.get(fold(name)),
             lose_after=lose_after,
-            from_now=name in sinks_from_now,
+            from_now=fold(name) in from_now,
         )
         for name, position in sorted(found.sinks.items())
     }
