@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from lamina.engine.ports import Change, Publication, Sink
-from lamina.errors import Corrupt, Diverged, Fenced, NotFound, Refused
+from lamina.errors import Corrupt, Diverged, Fenced, NotFound, Refused, StoreFull
 from lamina.testing.faulty import Killed
 from tests.contract.sinks import (
     ANOTHER,
@@ -194,6 +196,32 @@ def test_killed_at_any_call_and_started_again_every_epoch_is_there_once(
         publish_rest(again, output, generation=2)
         assert world.shown() == SHOWN, f"killed at call {nth}"
         assert world.open().position() == again.position()
+
+
+def test_a_full_disk_at_any_call_is_tried_again_by_the_same_process(
+    make: Callable[[], World], output: Output
+) -> None:
+    class Full:
+        def __init__(self, nth: int) -> None:
+            self.nth, self.seen = nth, 0
+
+        def __call__(self, call: str) -> None:
+            self.seen += 1
+            if self.seen == self.nth:
+                raise OSError(errno.ENOSPC, "no space left")
+
+    whole = Full(0)
+    publish_rest(make().open(whole), output, generation=1)
+    for nth in range(1, whole.seen + 1):
+        world = _fresh(make)
+        sink = world.open(Full(nth))
+        for _ in range(2):
+            with suppress(StoreFull, OSError):
+                publish_rest(sink, output, generation=1)
+                break
+            for epoch, rows in world.shown().items():
+                assert rows == SHOWN[epoch], f"half an epoch after call {nth}"
+        assert world.shown() == SHOWN, f"the disk was full at call {nth}"
 
 
 def _fresh(make: Callable[[], World]) -> World:

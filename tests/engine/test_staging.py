@@ -13,9 +13,9 @@ from lamina.checkpoint import state as checkpoint_state
 from lamina.engine.model import SourceRange, StreamWork
 from lamina.engine.staging import STAGED, drop_staged, stage
 from lamina.testing import ManualClock
-from tests.contract.syncs import Syncs
 from tests.engine.pipelines import LIMITS, ORDERS, TRADES, World, expected, kill, run_out
 from tests.engine.test_sinks import SINK, FlakySink
+from tests.support.syncs import record_syncs
 from tests.unit.embedded_stores import GatedStore
 
 assert LIMITS.rows is not None
@@ -39,11 +39,11 @@ def work(home: Path) -> StreamWork:
 def test_a_staged_file_and_its_names_are_synced_before_the_task_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    syncs = Syncs(monkeypatch)
+    syncs = record_syncs(monkeypatch)
     (staged,) = stage(work(tmp_path).task(0, "a"), [BATCH])
     path = tmp_path / staged.path
     data = path.read_bytes()
-    assert syncs.sizes[path] == len(data) == staged.size, "the whole file, not a part of it"
+    assert syncs.sizes[str(path)] == len(data) == staged.size, "the whole file, not a part of it"
     assert hashlib.sha256(data).hexdigest() == staged.sha256
     assert syncs.since(path) == [path.parent, path.parent.parent]
 

@@ -19,13 +19,19 @@ class Syncs:
 
     sizes: dict[str, int] = field(default_factory=dict)
     names: dict[str, frozenset[str]] = field(default_factory=dict)
+    paths: list[Path] = field(default_factory=list)  # what was synced, in order
 
     def note(self, fd: int) -> None:
         path = str(Path(f"/proc/self/fd/{fd}").readlink())
+        self.paths.append(Path(path))
         if Path(path).is_dir():
             self.names[path] = frozenset(os.listdir(path))  # noqa: PTH208
         else:
             self.sizes[path] = os.fstat(fd).st_size
+
+    def since(self, path: Path) -> list[Path]:
+        """What was synced after *path* was for the first time."""
+        return self.paths[self.paths.index(path) + 1 :]
 
     def lost(self, folder: Path) -> list[str]:
         """What a power cut now could take of all that is below *folder*."""

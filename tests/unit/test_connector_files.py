@@ -9,16 +9,16 @@ import pytest
 
 from lamina.connectors.durable import LocalFiles, create_once, make_folder, replace
 from lamina.connectors.parquet import ParquetSink
-from tests.contract.sinks import Output
-from tests.contract.syncs import Syncs
+from tests.contract.sinks import PIPELINE, Output
+from tests.support.syncs import record_syncs
 
 
 def test_the_bytes_of_a_new_file_are_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    syncs = Syncs(monkeypatch)
+    syncs = record_syncs(monkeypatch)
     LocalFiles().create(tmp_path / "file", BytesIO(b"all of it"))
-    assert syncs.sizes == {tmp_path / "file": 9}
+    assert syncs.sizes == {str(tmp_path / "file"): 9}
     with pytest.raises(FileExistsError):
         LocalFiles().create(tmp_path / "file", BytesIO(b"other"))
 
@@ -26,7 +26,7 @@ def test_the_bytes_of_a_new_file_are_synced(
 def test_a_folder_that_is_synced_is_that_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    syncs = Syncs(monkeypatch)
+    syncs = record_syncs(monkeypatch)
     LocalFiles().sync(tmp_path)
     assert syncs.paths == [tmp_path]
 
@@ -34,7 +34,7 @@ def test_a_folder_that_is_synced_is_that_folder(
 def test_every_folder_that_is_made_is_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    syncs = Syncs(monkeypatch)
+    syncs = record_syncs(monkeypatch)
     folder = tmp_path / "new" / "deep" / "out"
     make_folder(LocalFiles(), folder)
     made = [folder.parent.parent.parent, folder.parent.parent, folder.parent]
@@ -45,7 +45,7 @@ def test_a_folder_whose_maker_died_before_it_synced_it_is_made_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "left").mkdir()
-    syncs = Syncs(monkeypatch)
+    syncs = record_syncs(monkeypatch)
     make_folder(LocalFiles(), tmp_path / "left" / "out")
     assert syncs.paths == [tmp_path, tmp_path / "left"]
 
@@ -53,7 +53,7 @@ def test_a_folder_whose_maker_died_before_it_synced_it_is_made_durable(
 def test_a_small_file_is_replaced_whole_and_its_name_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, syncs = tmp_path / "file", Syncs(monkeypatch)
+    path, syncs = tmp_path / "file", record_syncs(monkeypatch)
     for data in (b"first", b"second"):
         replace(LocalFiles(), path, BytesIO(data))
         assert path.read_bytes() == data
@@ -76,9 +76,9 @@ def test_both_folders_of_the_parquet_sink_are_synced_for_an_epoch(
 ) -> None:
     """The one with its entry, then the one with its new name."""
     sink, output = ParquetSink("out", tmp_path / "out"), Output(tmp_path / "home")
-    sink.fence(1)
+    sink.fence(1, PIPELINE)
     publication = output.publication(1, [[1]])
-    syncs = Syncs(monkeypatch)
+    syncs = record_syncs(monkeypatch)
     sink.publish(publication)
     folder = tmp_path / "out"
     entry = next(path for path in syncs.paths if path.parent == folder / "_lamina" / "log")

@@ -168,6 +168,7 @@ class ParquetSink:
         try:
             self._files.link(source, target)
         except OSError:
+            self._files.unlink(target)  # it may have been made, and only the answer lost
             return False
         return True
 
