@@ -9,4 +9,6 @@ CREATE STREAM vwap AS
          sum(volume) AS volume, count(*) AS trades
   FROM trades GROUP BY symbol, window(ts, '1 minute') EMIT ON WINDOW CLOSE;
 
+-- To files, exactly once; and some rows of every epoch to the terminal.
 CREATE SINK vwap_out FROM vwap USING parquet OPTIONS (path 'out/vwap');
+CREATE SINK vwap_shown FROM vwap USING console OPTIONS (rows '5');

@@ -219,3 +219,19 @@ def test_a_sink_with_another_history_of_the_epoch_stops(tmp_path: Path) -> None:
     with pytest.raises(Diverged):
         engine.step()
     kill(engine)
+
+
+def test_some_rows_of_an_epoch_can_be_shown_and_what_is_gone_shows_none(tmp_path: Path) -> None:
+    engine = World(tmp_path).open()
+    [report] = run_out(engine, epochs=1)
+    rows = engine.publisher.sample(SINK, report.staged, 2)
+    assert rows is not None
+    assert 0 < rows.num_rows <= 2
+    for file in report.staged:
+        (tmp_path / "home" / file.path).write_bytes(b"damaged")
+    assert engine.publisher.sample(SINK, report.staged, 2) is None
+    for file in report.staged:
+        (tmp_path / "home" / file.path).unlink()
+    assert engine.publisher.sample(SINK, report.staged, 2) is None
+    assert engine.publisher.sample("no such sink", report.staged, 2) is None
+    kill(engine)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+
+import pyarrow as pa
 
 from lamina.engine.plans import EpochReport
 from lamina.errors import LaminaError, StoreUnavailable
+from lamina.format.commit import StagedFile
 from lamina.ids import CheckpointId
 from lamina.recovery import RecoveryReport
 
@@ -37,6 +40,9 @@ class FakePublisher:
 
     def epochs(self) -> dict[str, int]:
         return {"out": self.epoch}
+
+    def sample(self, sink: str, files: Iterable[StagedFile], rows_max: int) -> pa.Table | None:
+        return pa.table({"symbol": ["A"], "trades": [self.epoch]}) if sink == "out" else None
 
 
 @dataclass

@@ -195,7 +195,7 @@ def test_home_and_store_are_beside_the_file_unless_said(tmp_path: Path) -> None:
 def run_on(kind: Callable[[Clock], RunScreen], home: Path) -> Status:
     clock = ManualClock()
     screen = kind(clock)
-    watcher = Watcher(screen.recovered, screen.note, screen.epoch, screen.status)
+    watcher = Watcher(screen.recovered, screen.note, screen.epoch, screen.status, screen.rows)
     with screen, present(home, "orders", clock=clock, listener=watcher.status) as here:
         loop = Loop(
             FakeEngine(input=2, on_step=lambda _: clock.advance(0.5)),
@@ -204,6 +204,7 @@ def run_on(kind: Callable[[Clock], RunScreen], home: Path) -> Status:
             stop=threading.Event(),
             watcher=watcher,
             until=Until(available_now=True),
+            peek="out",
         )
         status = loop.run()
         screen.ended(status)
@@ -218,11 +219,15 @@ def test_one_line_per_epoch_and_a_summary(
     lines = err.splitlines()
     assert lines[0] == "starting Spark for orders"
     assert lines[1] == "recovered: nothing is there yet, it begins with epoch 1"
-    assert lines[2].startswith(
+    assert lines[2] == "Spark is warming up: the first epochs are slower"
+    assert lines[3].startswith(
         "epoch 1  100 rows  200 rows/s  out 7  watermark 2023-11-14T22:13:20"
     )
-    assert "late 1" in lines[3]
-    assert out == "ended at epoch 2: 200 rows read in 1.5 s, 2 rows late; checkpoint of epoch 2\n"
+    assert "late 1" in lines[4]
+    assert out == (
+        "ended at epoch 2: 200 rows read in 1.5 s, 2 rows late; 14 rows to out; "
+        "checkpoint of epoch 2\n"
+    )
 
 
 def test_json_is_one_object_per_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -241,8 +246,10 @@ def test_a_terminal_gets_one_table_that_changes(
     run_on(LiveTable, tmp_path)
     out, err = capsys.readouterr()
     assert "recovered: nothing is there yet" in err
-    for cell in ("epoch", "rows/s", "watermark", "checkpoint", "out at epoch 2"):
+    for cell in ("epoch", "rows/s", "watermark", "checkpoint", "out at epoch 2, 14 rows"):
         assert cell in err
+    assert "rows of out, epoch 2:" in err, "a result, and not only counters"
+    assert "symbol  trades" in err
     assert out.startswith("ended at epoch 2")
 
 

@@ -22,14 +22,16 @@ CREATE STREAM vwap AS
          sum(volume) AS volume, count(*) AS trades
   FROM trades GROUP BY symbol, window(ts, '1 minute') EMIT ON WINDOW CLOSE;
 
+-- To files, exactly once; and some rows of every epoch to the terminal.
 CREATE SINK vwap_out FROM vwap USING parquet OPTIONS (path 'out/vwap');
+CREATE SINK vwap_shown FROM vwap USING console OPTIONS (rows '5');
 """
 
 README = """\
 # A Lamina pipeline
 
-`pipeline.sql` reads trades, computes their volume-weighted average price per symbol and minute, and
-writes it to `out/vwap` as Parquet files, one folder per epoch.
+`pipeline.sql` reads trades, computes their volume-weighted average price per symbol and minute,
+writes it to `out/vwap` as Parquet files, one folder per epoch, and shows some rows of each epoch.
 
     pip install 'lamina[spark,java]'
     lamina check pipeline.sql                                # what it will do, what it keeps
@@ -43,16 +45,17 @@ committed epoch, and `out/vwap` has every row once. `lamina stop pipeline.sql` e
 What it keeps is in `.lamina/pipeline`: `home` is its write-ahead log, `store` its checkpoints.
 """
 
+DEFAULT = "lamina-example"
 FILES = {"pipeline.sql": PIPELINE, "README.md": README, ".gitignore": ".lamina/\nout/\n"}
 
 
 @click.command("init")
-@click.argument("folder", metavar="DIR")
+@click.argument("folder", metavar="[DIR]", default=DEFAULT)
 @json_option
 def init_command(folder: str, screen: Screen) -> None:
     """Make an example project in DIR that runs as it is.
 
-    Refuses to write over a file that is there.
+    DIR is lamina-example by default. Refuses to overwrite a file.
     """
     if not folder.strip() or "\0" in folder:
         raise UsageError("DIR names no folder")

@@ -142,6 +142,7 @@ def run_command(*, place: PipelinePlace, as_json: bool, **options: Any) -> None:
                 note=screen.note,
                 epoch=screen.epoch,
                 status=screen.status,
+                rows=screen.rows,
             )
             options["out"] = _output(as_json=as_json)
             ended = run(place.file, home=place.home, store=place.store, watcher=watcher, **options)

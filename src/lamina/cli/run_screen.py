@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Protocol
 
 import click
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -24,9 +24,11 @@ from lamina.cli.run_words import (
 )
 from lamina.cli.words import counted, printable
 from lamina.clock import Clock
+from lamina.connectors.console import text_rows
 from lamina.engine.plans import EpochReport
 from lamina.recovery import RecoveryReport
 from lamina.running.control import Status
+from lamina.running.loop import Rows
 
 
 class RunScreen(Protocol):
@@ -48,6 +50,11 @@ class RunScreen(Protocol):
     def epoch(self, report: EpochReport) -> None: ...
 
     def status(self, status: Status) -> None: ...
+
+    @property
+    def rows(self) -> Callable[[str, Rows], None] | None:
+        """Who shows some rows of each epoch; None where nobody does."""
+        ...
 
     def ended(self, status: Status) -> None: ...
 
@@ -75,6 +82,11 @@ class Lines:
         self._ready_at = self._clock.monotonic()
         for line in recovery_lines(report):
             self._line(line)
+        self._line("Spark is warming up: the first epochs are slower")
+
+    @property
+    def rows(self) -> Callable[[str, Rows], None] | None:
+        return None
 
     def note(self, text: str) -> None:
         self._line(f"note: {text}")
@@ -117,6 +129,7 @@ class LiveTable(Lines):
         console = Console(file=sys.stderr, force_terminal=True, highlight=False, emoji=False)
         self._live = Live(console=console, transient=True, refresh_per_second=4)
         self._report: EpochReport | None = None
+        self._rows: list[str] = []
 
     def __enter__(self) -> RunScreen:
         self._live.start()
@@ -134,6 +147,15 @@ class LiveTable(Lines):
         super().status(status)
         self._draw()
 
+    @property
+    def rows(self) -> Callable[[str, Rows], None] | None:
+        return self._show_rows
+
+    def _show_rows(self, sink: str, rows: Rows) -> None:
+        epoch = self._report.epoch if self._report else 0
+        self._rows = [f"rows of {sink}, epoch {epoch}:", *text_rows(rows)]
+        self._draw()
+
     def ended(self, status: Status) -> None:
         self._live.stop()  # before the summary: it erases the lines where the table was
         super().ended(status)
@@ -141,7 +163,8 @@ class LiveTable(Lines):
     def _draw(self) -> None:
         if self._status is not None:
             now_ms = self._clock.now_ms()
-            self._live.update(live_table(self._status, self._report, now_ms))
+            table = live_table(self._status, self._report, now_ms)
+            self._live.update(Group(table, *(Text(printable(line)) for line in self._rows)))
 
     def _line(self, text: str) -> None:
         self._live.console.print(Text(printable(text)), soft_wrap=True)
@@ -172,6 +195,10 @@ class JsonLines:
 
     def status(self, status: Status) -> None:
         self._status = status
+
+    @property
+    def rows(self) -> Callable[[str, Rows], None] | None:
+        return None
 
     def ended(self, status: Status) -> None:
         seconds = self._clock.monotonic() - self._ready_at
@@ -217,12 +244,16 @@ def live_table(status: Status, report: EpochReport | None, now_ms: int) -> Table
         "watermark": f"{watermark(status.watermark)} (lag {lag(status.watermark, now_ms)})",
         "keys": f"about {status.keys} in state",
         "checkpoint": f"epoch {status.saved_epoch}" if status.saved_epoch else "-",
-        "sinks": ", ".join(f"{name} at epoch {epoch}" for name, epoch in status.sinks.items()),
+        "sinks": ", ".join(_sink(status, name) for name in status.sinks),
     }
     table = Table.grid(padding=(0, 2))
     for name, text in facts.items():
         table.add_row(Text(name, style="bold"), Text(printable(text)))
     return table
+
+
+def _sink(status: Status, name: str) -> str:
+    return f"{name} at epoch {status.sinks[name]}, {counted(status.rows_out.get(name, 0), 'row')}"
 
 
 def _ahead(status: Status) -> str:
@@ -235,7 +266,8 @@ def summary(status: Status, seconds: float) -> str:
     aside = f", {counted(status.without_time, 'row')} without time" if status.without_time else ""
     if status.why:
         return f"{status.phase}: {status.why}"
+    out = "".join(f"{counted(n, 'row')} to {name}; " for name, n in status.rows_out.items())
     return (
         f"{status.phase} at epoch {status.epoch}: {counted(status.rows, 'row')} read in "
-        f"{seconds:.1f} s{late}{aside}; {saved}"
+        f"{seconds:.1f} s{late}{aside}; {out}{saved}"
     )

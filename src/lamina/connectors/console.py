@@ -73,7 +73,7 @@ class ConsoleSink:
             left -= shown[-1].num_rows
         total = publication.rows
         title = f"{self.name}, epoch {publication.point.epoch}: {total} rows"
-        lines = [title, *_lines(pa.concat_tables(shown))]
+        lines = [title, *text_rows(pa.concat_tables(shown))]
         if total > self.rows_max:
             lines.append(f"... and {total - self.rows_max} more")
         text = "\n".join([*lines, "", ""])
@@ -83,7 +83,7 @@ class ConsoleSink:
             self.out.flush()
 
 
-def _lines(table: pa.Table) -> Iterable[str]:
+def text_rows(table: pa.Table) -> Iterable[str]:
     """Columns under their names, each as wide as its widest value."""
     columns = [[_text(_value(each)) for each in column] for column in table.columns]
     rows = [table.column_names, *map(list, zip(*columns, strict=True))]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from lamina.engine.model import OperatorPlan
 from lamina.engine.ports import Limits, Output
+from lamina.format.commit import StagedFile
 from lamina.format.pipeline_record import Owner, PipelineRecord
 
 
@@ -99,6 +100,7 @@ class EpochReport:
     keys: int = 0  # rows of all runs of the state: at least its keys
     ahead: int = 0  # rows too far ahead to move the watermark
     gaps_us: Mapping[str, int] = field(default_factory=dict)  # that watermarks have jumped over
+    staged: tuple[StagedFile, ...] = ()  # its output, as it was committed
 
 
 FailPoint = Callable[[str], None]

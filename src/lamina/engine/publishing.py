@@ -7,9 +7,12 @@ and holds the pipeline when it is too far behind (R6, R7).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from lamina.clock import Clock
 from lamina.engine.backoff import Backoff
@@ -17,8 +20,8 @@ from lamina.engine.model import Staged
 from lamina.engine.plans import EnginePlan
 from lamina.engine.ports import Output, Publication, Sink, StagedFiles
 from lamina.engine.staging import HomeStaged
-from lamina.errors import Refused, StoreError
-from lamina.format.commit import CommitRecord, Point, SinkAhead
+from lamina.errors import LaminaError, Refused, StoreError
+from lamina.format.commit import CommitRecord, Point, SinkAhead, StagedFile
 from lamina.format.manifest_model import Committed, Failed, Pending, SinkCommitStatus
 from lamina.format.pipeline_record import Owner
 from lamina.ids import fold
@@ -122,6 +125,22 @@ class Publisher:
         return Publication(
             self._pipeline, self._generation, point, files, self._staged, self._outputs[sink]
         )
+
+    def sample(self, sink: str, files: Iterable[StagedFile], rows_max: int) -> pa.Table | None:
+        """Some rows of an epoch's output for *sink*, for people; None if they cannot be read now.
+
+        Nothing depends on it: what is damaged is said by who publishes it.
+        """
+        for file in files:
+            if file.sink == sink and file.rows:
+                staged = Staged(file.path, file.size, file.sha256, file.rows)
+                try:
+                    with self._staged.open(staged) as opened:
+                        batches = pq.ParquetFile(opened).iter_batches(batch_size=rows_max)
+                        return pa.Table.from_batches([next(batches)])
+                except (LaminaError, OSError, pa.ArrowException, StopIteration):
+                    return None
+        return None
 
     def errors(self) -> dict[str, str]:
         """Why sinks are behind, for people."""

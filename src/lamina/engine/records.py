@@ -62,4 +62,5 @@ def report_of(
         keys=sum(task.keys for task in tasks),
         ahead=sum(each.ahead for each in seen.values()),
         gaps_us=plan.watermarks.gaps(after, seen),
+        staged=commit.staged,
     )

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -68,6 +68,7 @@ def run(
     launch = _launch(place.scratch, spark, master, conf or {})
     model = place.read() if what is None else what
     _check(model, settings)
+    settings = replace(settings, peek=_peek(model))
     return _run(model, settings, launch, watcher=watcher or Watcher(), stop=stop)
 
 
@@ -88,6 +89,13 @@ def _check(pipeline: Pipeline, settings: RunSettings) -> None:
     sinks = open_sinks(pipeline, settings.folder, home=settings.home, file=settings.file)
     _check_named("--reuse-state", "stream", settings.engine.reuse_state, pipeline.streams)
     _check_named("--sink-from-now", "sink", settings.recovery.sinks_from_now, sinks)
+
+
+def _peek(pipeline: Pipeline) -> str:
+    """The sink whose rows a person sees on the screen; none if one shows them anyway."""
+    if any(sink.format == "console" for sink in pipeline.sinks.values()):
+        return ""
+    return next((sink.name for sink in pipeline.sinks.values()), "")
 
 
 def _check_named(flag: str, what: str, named: frozenset[str], known: Collection[str]) -> None:

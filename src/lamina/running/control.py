@@ -69,6 +69,7 @@ class Status:
     saved_epoch: int = 0
     rows: int = 0
     rows_per_s: int = 0
+    rows_out: Mapping[str, int] = field(default_factory=dict)  # by sink
     late: int = 0
     without_time: int = 0
     ahead: int = 0  # rows too far ahead to move the watermark

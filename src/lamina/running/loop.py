@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from lamina.clock import Clock
 from lamina.engine.plans import EpochReport
@@ -22,8 +22,13 @@ from lamina.recovery.state import RecoveryReport
 from lamina.running.control import Ask, Status
 from lamina.running.presence import Presence
 
+if TYPE_CHECKING:
+    from lamina.format.commit import StagedFile
+
+Rows: TypeAlias = Any  # a pyarrow.Table, which has no types
 POLL_S = 0.5
 SAY_AGAIN_S = 5.0
+ROWS_SEEN = 8
 
 
 class Publishing(Protocol):
@@ -33,6 +38,8 @@ class Publishing(Protocol):
     def behind(self) -> int: ...
 
     def epochs(self) -> dict[str, int]: ...
+
+    def sample(self, sink: str, files: Iterable[StagedFile], rows_max: int) -> Rows | None: ...
 
 
 class Running(Protocol):
@@ -90,6 +97,7 @@ class Watcher:
     note: Callable[[str], None] = lambda _: None
     epoch: Callable[[EpochReport], None] = lambda _: None
     status: Callable[[Status], None] = lambda _: None
+    rows: Callable[[str, Rows], None] | None = None  # some rows of the sink that is peeked at
 
 
 class Loop:
@@ -105,7 +113,9 @@ class Loop:
         watcher: Watcher | None = None,
         until: Until | None = None,
         interval_s: float = 0.0,
+        peek: str = "",
     ) -> None:
+        """*peek* is the sink of which the watcher sees some rows of each epoch."""
         self._engine = engine
         self._here = here
         self._clock = clock
@@ -113,6 +123,7 @@ class Loop:
         self._watcher = watcher or Watcher()
         self._until = until or Until()
         self._interval_s = interval_s
+        self._peek = peek
         self._said_at = clock.monotonic()
 
     def run(self) -> Status:
@@ -194,9 +205,14 @@ class Loop:
             ahead=status.ahead + report.ahead,
             watermark=report.watermark,
             keys=report.keys,
+            rows_out=_added(status.rows_out, report.rows_out),
             why=self._engine.trouble,
         )
         self._watcher.epoch(report)
+        if self._watcher.rows is not None and self._peek:
+            rows = self._engine.publisher.sample(self._peek, report.staged, ROWS_SEEN)
+            if rows is not None:
+                self._watcher.rows(self._peek, rows)
 
     def _idle(self) -> None:
         held = self._engine.held
@@ -209,6 +225,10 @@ class Loop:
         self._said_at = self._clock.monotonic()
         sinks = self._engine.publisher.epochs()
         self._here.say(phase, epoch=self._engine.epoch, sinks=sinks, **changes)
+
+
+def _added(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
+    return {name: before.get(name, 0) + rows for name, rows in sorted(now.items())}
 
 
 @contextmanager

@@ -89,6 +89,7 @@ def run_here(
             watcher=watcher,
             until=wanted.until,
             interval_s=wanted.interval_s,
+            peek=wanted.peek,
         ).run()
     finally:
         engine.close()
