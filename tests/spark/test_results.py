@@ -167,3 +167,17 @@ def test_reused_state_follows_columns_that_have_changed_places(spark: Any, tmp_p
     with open_view(tmp_path / "store") as view:
         shown = view.to_arrow("sums").to_pylist()
     assert shown == [{"k": "x", "j": "y", "sum(b)": 700, "sum(a)": 7, "count(*)": 2}]
+
+
+def test_rows_made_of_an_updating_row_are_refused_because_older_ones_would_stay(spark: Any) -> None:
+    text = (
+        f"CREATE SOURCE t ({COLUMNS}) USING json OPTIONS (path 'in');"
+        "CREATE STREAM s AS SELECT k, count(*) AS n FROM t GROUP BY k EMIT ON UPDATE;"
+        "CREATE STREAM r AS SELECT * FROM s;"
+        "CREATE STREAM q AS SELECT explode({made}) AS i FROM {reads};"
+        "CREATE SINK o FROM q USING parquet OPTIONS (path 'out');"
+        "CREATE SINK p FROM r USING parquet OPTIONS (path 'other');"
+    )
+    with pytest.raises(BadPipeline, match="several rows of one, over the updating stream 'r'"):
+        compiled(spark, text.format(made="sequence(1, n)", reads="r"))
+    compiled(spark, text.format(made="array(a, b)", reads="t"))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from lamina.errors import BadPipeline
+from lamina.pipeline import check_pipeline, order, parse_pipeline
 from lamina.pipeline.model import Place, Stream
 from lamina.pipeline.select import Select, read_select
+from lamina.pipeline.tokens import Script, read_script
 
 
 def select(text: str) -> Select:
@@ -164,3 +168,25 @@ def test_a_comment_between_two_words_of_a_clause_hides_no_group_by() -> None:
     read = select("SELECT a FROM t WHERE b GROUP /* not */\n-- here\nBY a, b + 1")
     assert [read.text(key) for key in read.keys] == ["a", "b + 1"]
     assert read.text(read.where) == "b"
+
+
+def test_a_select_was_parsed_seven_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By each of the checks, the order of streams and the compiler."""
+    parsed: list[str] = []
+
+    def counted(text: str, *where: Any) -> Script:
+        parsed.append(text)
+        return read_script(text, *where)
+
+    monkeypatch.setattr("lamina.pipeline.select.read_script", counted)
+    text = (
+        "CREATE SOURCE t (only_here STRING) USING json;"
+        "CREATE STREAM s AS SELECT only_here, count(*) AS n FROM t GROUP BY only_here"
+        " EMIT ON UPDATE; CREATE SINK o FROM s USING console;"
+    )
+    pipeline = parse_pipeline(text, file="once.sql")
+    for _ in range(2):
+        check_pipeline(pipeline, file="once.sql")
+        assert order(pipeline, file="once.sql") == ("s",)
+        assert read_select(pipeline.streams["s"], "once.sql").table.text == "t"
+    assert len(parsed) == 1

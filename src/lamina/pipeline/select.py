@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from lamina.pipeline.expressions import after_dot, has_implicit_alias, sign
-from lamina.pipeline.model import NOWHERE, START, Stream
+from lamina.pipeline.model import NOWHERE, START, Place, Stream
 from lamina.pipeline.tokens import Script, Word, read_script
 
 CLAUSES = ("FROM", "WHERE", "GROUP BY", "HAVING")
@@ -75,12 +76,22 @@ class Select:
 
 
 def read_select(stream: Stream, file: str) -> Select:
-    """Take the SELECT of a stream apart; BadPipeline if it is not one that a stream can be."""
-    script = _script(stream, file)
+    """Take the SELECT of a stream apart; BadPipeline if it is not one that a stream can be.
+
+    It is parsed once: whoever asks again gets the same value.
+    """
+    if stream.place == NOWHERE:  # places are those in its own text
+        return _read(stream.select, f"stream {stream.name}", START)
+    return _read(stream.select, file, stream.place)
+
+
+@lru_cache(maxsize=1024)
+def _read(text: str, file: str, origin: Place) -> Select:
+    script = read_script(text, file, origin)
     words = script.words
     if sign(words, 0) != "SELECT":
         raise script.bad(
-            f"a stream is one SELECT, and begins with it, not with {stream.select[:20]!r}",
+            f"a stream is one SELECT, and begins with it, not with {text[:20]!r}",
             0,
             "Write a stream of its own for each WITH and each subquery",
         )
@@ -97,12 +108,6 @@ def read_select(stream: Stream, file: str) -> Select:
         tuple(_by_comma(script, clauses["GROUP BY"], words[0])) if clauses["GROUP BY"] else (),
         clauses["HAVING"],
     )
-
-
-def _script(stream: Stream, file: str) -> Script:
-    if stream.place == NOWHERE:  # places are those in its own text
-        return read_script(stream.select, f"stream {stream.name}", START)
-    return read_script(stream.select, file, stream.place)
 
 
 def _refuse(script: Script, words: tuple[Word, ...], index: int) -> None:

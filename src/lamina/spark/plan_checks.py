@@ -109,6 +109,17 @@ def check_rows(frame: DataFrame, select: Select) -> None:
             )
 
 
+def check_updates(frame: DataFrame, select: Select) -> None:
+    """Of a stream over one that emits on update: each row becomes one row, which replaces one."""
+    if "Generate" in AnalysedPlan(frame).spine():
+        raise select.script.bad(
+            f"a function that makes several rows of one, over the updating stream "
+            f"{select.table.text!r}: rows that an older version had would stay",
+            0,
+            "Let it read a source, or windows that EMIT ON WINDOW CLOSE",
+        )
+
+
 def check_names(names: Sequence[str], select: Select) -> None:
     """Columns that come out are told apart by their names, and ours are not among them."""
     for index, name in enumerate(names):

@@ -111,7 +111,7 @@ def open_pipeline(
     own = own_session(spark, pinned(wanted.engine.partitions))
     with active(own):
         plan, streams = compile_pipeline(
-            own, pipeline, order(pipeline), name=wanted.name, file=wanted.file
+            own, pipeline, order(pipeline, file=file), name=wanted.name, file=file
         )
         plan = replace(plan, settings=RESULTS)
         preflight(own, wanted.home, partitions=wanted.engine.partitions, clock=clock)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,6 +34,7 @@ from lamina.spark.plan_checks import (
     check_partial,
     check_rows,
     check_types,
+    check_updates,
 )
 from lamina.spark.sources import BAD_ROWS, ddl
 from lamina.state.vnodes import VNODE_COUNT
@@ -123,8 +124,10 @@ def compile_pipeline(
     plans: list[StreamPlan] = []
     meanings: dict[str, Json] = {n: _meaning(s) for n, s in pipeline.sources.items()}
     for each in order:
-        compiled = _compile(spark, pipeline.streams[each], schemas, named, file)
-        words = read_select(pipeline.streams[each], file).script.words
+        updating = {n.lower() for n, out in outputs.items() if out.change is not Change.APPEND}
+        stream = pipeline.streams[each]
+        compiled = _compile(spark, stream, schemas, named, file, updating=updating)
+        words = read_select(stream, file).script.words
         meanings[each] = [_words(words, compiled.variables), meanings[compiled.reads]]
         if compiled.operator is not None:
             operator = replace(compiled.operator, definition=pipeline_hash(meanings[each]))
@@ -189,6 +192,8 @@ def _compile(
     schemas: Mapping[str, StructType],
     named: Mapping[str, str],
     file: str,
+    *,
+    updating: Collection[str] = (),
 ) -> SparkStream:
     select = read_select(stream, file)
     reads = select.table.text.lower()
@@ -210,6 +215,8 @@ def _compile(
             if isinstance(plan, Stateless):
                 rows = spark.sql(filled(plan.sql(name), stream.variables))
                 check_rows(rows, select)
+                if reads in updating:
+                    check_updates(rows, select)
                 check_names(rows.columns, select)
                 check_types(rows.schema, select)
                 return _stateless(stream, plan, named[reads], given, name)
