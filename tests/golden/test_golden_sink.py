@@ -22,6 +22,7 @@ from lamina.format.sink_log import (
     encode_entry,
     encode_marker,
 )
+from lamina.format.sink_position import decode_position, encode_position
 from tests.contract.sinks import PIPELINE, LocalParquetWorld, Output
 
 HERE = Path(__file__).parent / "sink"
@@ -42,6 +43,26 @@ def test_entries_are_written_and_read_as_these_bytes(name: str) -> None:
     data = (HERE / name).read_bytes()
     assert encode_entry(ENTRIES[name]) == data
     assert decode_entry(data, name) == ENTRIES[name]
+
+
+AT = SinkEntry(Owner("00112233445566778899aabbccddee00", "trades"), 3, POINT)
+
+
+def test_the_position_of_a_sink_without_a_memory_is_these_bytes() -> None:
+    """Version 1, which had no checksum and at first no id, is read."""
+    assert encode_position(AT) == (HERE / "position.json").read_bytes()
+    assert decode_position((HERE / "position.json").read_bytes(), "here") == AT
+    old = decode_position((HERE / "position-v1.json").read_bytes(), "here")
+    assert old == SinkEntry(Owner(name="trades"), 3, POINT)
+
+
+def test_every_flipped_byte_of_a_position_is_found() -> None:
+    data = (HERE / "position.json").read_bytes()
+    for at in range(len(data)):
+        for flip in (0x01, 0x03, 0x20, 0xFF):
+            broken = data[:at] + bytes([data[at] ^ flip]) + data[at + 1 :]
+            with pytest.raises((Corrupt, Unsupported)):
+                decode_position(broken, "here")
 
 
 def test_the_marker_and_the_barrier_are_these_bytes() -> None:

@@ -1,7 +1,7 @@
 """Every fsync and fdatasync of this process, in order: what was made durable, and when.
 
-The calls go through to the system. So a test can ask at any moment what a power cut would leave: a
-file counts as far as it was synced, a name if its folder was synced after it came.
+The calls go through to the system. So a test can ask at any moment what a power cut could take: of
+a file what was appended since its last sync, of a folder the names that came since.
 """
 
 from __future__ import annotations
@@ -12,37 +12,52 @@ from pathlib import Path
 
 import pytest
 
+Inode = tuple[int, int]
+
 
 @dataclass
 class Syncs:
-    """Sizes of files, and names in folders, as of their last sync."""
+    """What was synced, in order; sizes of files and names in folders, as of their last sync."""
 
+    paths: list[Path] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
-    names: dict[str, frozenset[str]] = field(default_factory=dict)
-    paths: list[Path] = field(default_factory=list)  # what was synced, in order
+    _sizes: dict[Inode, int] = field(default_factory=dict)  # a file may get another name
+    _names: dict[Inode, frozenset[str]] = field(default_factory=dict)
+    _pins: list[int] = field(default_factory=list)  # an open file keeps its number to itself
 
     def note(self, fd: int) -> None:
-        path = str(Path(f"/proc/self/fd/{fd}").readlink())
-        self.paths.append(Path(path))
-        if Path(path).is_dir():
-            self.names[path] = frozenset(os.listdir(path))  # noqa: PTH208
+        path, found = Path(f"/proc/self/fd/{fd}").readlink(), os.fstat(fd)
+        inode = (found.st_dev, found.st_ino)
+        if inode not in self._sizes and inode not in self._names:
+            self._pins.append(os.dup(fd))
+        self.paths.append(path)
+        if path.is_dir():
+            self._names[inode] = frozenset(each.name for each in path.iterdir())
         else:
-            self.sizes[path] = os.fstat(fd).st_size
+            self.sizes[str(path)] = self._sizes[inode] = found.st_size
 
     def since(self, path: Path) -> list[Path]:
         """What was synced after *path* was for the first time."""
         return self.paths[self.paths.index(path) + 1 :]
 
     def lost(self, folder: Path) -> list[str]:
-        """What a power cut now could take of all that is below *folder*."""
+        """What a power cut now could take of a folder: its own name, and all that is below it."""
         found = []
-        for path in sorted(folder.rglob("*")):
-            is_named = path.name in self.names.get(str(path.parent), ())
-            if not is_named:
-                found.append(f"the name {path.relative_to(folder)}")
-            if path.is_file() and path.stat().st_size > self.sizes.get(str(path), 0):
-                found.append(f"bytes of {path.relative_to(folder)}")
+        for path in (folder, *sorted(folder.rglob("*"))):
+            if path.name not in self._names.get(_inode(path.parent), ()):
+                found.append(f"the name {path}")
+            if path.is_file() and path.stat().st_size > self._sizes.get(_inode(path), 0):
+                found.append(f"bytes of {path}")
         return found
+
+    def __del__(self) -> None:
+        for pin in self._pins:
+            os.close(pin)
+
+
+def _inode(path: Path) -> Inode:
+    found = path.stat()
+    return found.st_dev, found.st_ino
 
 
 def record_syncs(monkeypatch: pytest.MonkeyPatch) -> Syncs:

@@ -11,12 +11,10 @@ from pathlib import Path
 
 from lamina.connectors.durable import LocalFiles, make_folder, replace
 from lamina.engine.spelling import stored_name
-from lamina.errors import Corrupt
-from lamina.format import canonical
-from lamina.format.commit import Point
-from lamina.format.fields import Fields
 from lamina.format.home_names import parse_sink_position, sink_position_path
-from lamina.format.pipeline_record import NOBODY, Owner
+from lamina.format.pipeline_record import NOBODY
+from lamina.format.sink_log import SinkEntry
+from lamina.format.sink_position import decode_position, encode_position
 from lamina.os_errors import typed_errors
 from lamina.protocol.sinks import SinkPosition
 
@@ -43,25 +41,12 @@ class HomePositions:
             if not path.exists():
                 return SinkPosition(NOBODY, 0, None)
             data = path.read_bytes()
-        fields = Fields(canonical.decode(data, str(path)), str(path), error=Corrupt)
-        point = Point(fields.integer("epoch"), fields.text("commit_digest"))
-        at = point if point.epoch else None
-        pipeline = Owner(fields.text("pipeline_id", ""), fields.text("pipeline"))
-        return SinkPosition(pipeline, fields.integer("generation"), at)
+        found = decode_position(data, str(path))
+        return SinkPosition(found.pipeline, found.generation, found.point)
 
     def save(self, position: SinkPosition) -> None:
-        point = position.point or Point(0, "")
-        value = canonical.encode(
-            {
-                "version": 1,
-                "pipeline": position.pipeline.name,
-                "pipeline_id": position.pipeline.id,
-                "generation": position.generation,
-                "epoch": point.epoch,
-                "commit_digest": point.digest,
-            }
-        )
+        at = SinkEntry(position.pipeline, position.generation, position.point)
         with typed_errors(self._path):
             files = LocalFiles()
             make_folder(files, self._path.parent)
-            replace(files, self._path, BytesIO(value))
+            replace(files, self._path, BytesIO(encode_position(at)))
