@@ -19,7 +19,8 @@ from lamina.protocol.driver import (
     next_generation,
 )
 from lamina.protocol.history import History
-from lamina.protocol.recovery import Found, Plan, check_claim, plan_recovery, point_of
+from lamina.protocol.identity import check_claim
+from lamina.protocol.recovery import Found, Plan, plan_recovery, point_of
 from lamina.protocol.retention import wal_floor
 from lamina.testing.clock import ManualClock
 from tests.sim.checkpoints import SimManifest, load_state, save_state

@@ -8,7 +8,8 @@ from lamina.errors import Diverged, Refused, WouldLose
 from lamina.format.pipeline_record import Owner
 from lamina.protocol.driver import Adopt, Commit, Point, Segment
 from lamina.protocol.history import COPY_HOME, History
-from lamina.protocol.recovery import Found, Plan, check_claim, plan_recovery, point_of
+from lamina.protocol.identity import check_claim
+from lamina.protocol.recovery import Found, Plan, plan_recovery, point_of
 from lamina.protocol.sinks import SinkPosition
 from tests.unit.checkpoints import HOME, Scribe, cid
 

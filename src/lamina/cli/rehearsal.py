@@ -18,7 +18,8 @@ from lamina.errors import Corrupt, NotFound, Refused
 from lamina.format.commit import CommitRecord
 from lamina.format.manifest import Artifact, CheckpointManifest
 from lamina.protocol.history import History
-from lamina.protocol.recovery import Plan, check_claim
+from lamina.protocol.identity import check_claim
+from lamina.protocol.recovery import Plan
 from lamina.recovery import RecoveredState, RecoveryConfig, RecoveryManager, Scan
 from lamina.recovery.ranges import in_file_order, read_ranges
 from lamina.recovery.report import report_of

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from lamina.errors import Refused
 from lamina.format.pipeline_record import NOBODY, Owner, PipelineRecord
 from lamina.ids import fold
+from lamina.protocol.history import COPY_HOME, History
 
 SAME = "--same-pipeline (in Python RecoveryConfig(same_pipeline=True))"
 
@@ -58,6 +59,19 @@ def identify(today: PipelineRecord, found: Belongings, *, same_pipeline: bool) -
         _check_definition(today, found)
     _check_sinks(today, found, known, same_pipeline=same_pipeline)
     return known
+
+
+def check_claim(history: History, home: str, *, other_home: bool) -> None:
+    """R2: another home takes a pipeline over only by a person's flag."""
+    owner = history.home
+    if owner in ("", home) or owner.startswith(COPY_HOME) or other_home:
+        return
+    whose = f"the pipeline {history.pipeline.owner}" if history.pipeline else "a pipeline"
+    raise Refused(
+        f"the store belongs to {whose} whose WAL is in the home {owner}, not in {home}",
+        advice="Start it there. If that home is lost for ever, --take-over-home (in Python "
+        "RecoveryConfig(take_over_home=True)) gives up every epoch after the newest checkpoint",
+    )
 
 
 def check_no_pipeline(home: Owner, store: PipelineRecord | None) -> None:

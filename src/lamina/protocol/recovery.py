@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from lamina.errors import Diverged, Refused, WouldLose
+from lamina.errors import Diverged, WouldLose
 from lamina.format.commit import Point, SinkAhead
 from lamina.format.log import Committed
 from lamina.ids import CheckpointId, fold
@@ -28,7 +28,7 @@ from lamina.protocol.driver import (
     next_epoch,
     publish_line,
 )
-from lamina.protocol.history import COPY_HOME, History
+from lamina.protocol.history import History
 from lamina.protocol.sinks import Due, SinkPosition, due_of, is_ahead, seen_as
 
 
@@ -68,19 +68,7 @@ class Plan:
     skipped: tuple[Skipped, ...]
     given_up: tuple[Point, ...]
     joins: tuple[str, ...] = ()  # sinks that are set to the head, without what they lack
-
-
-def check_claim(history: History, home: str, *, other_home: bool) -> None:
-    """R2: another home takes a pipeline over only by a person's flag."""
-    owner = history.home
-    if owner in ("", home) or owner.startswith(COPY_HOME) or other_home:
-        return
-    whose = f"the pipeline {history.pipeline.owner}" if history.pipeline else "a pipeline"
-    raise Refused(
-        f"the store belongs to {whose} whose WAL is in the home {owner}, not in {home}",
-        advice="Start it there. If that home is lost for ever, --take-over-home (in Python "
-        "RecoveryConfig(take_over_home=True)) gives up every epoch after the newest checkpoint",
-    )
+    tip: Committed | None = None  # the newest checkpoint of the head's line, damaged or not
 
 
 def plan_recovery(
@@ -132,6 +120,7 @@ def plan_recovery(
         skipped=skipped,
         given_up=tuple(c.point for c in line(top, commits) if head is None or c.epoch > head.epoch),
         joins=tuple(name for name, each in due.items() if each.joins),
+        tip=_tip(found, commits, head) or checkpoint,
     )
 
 
@@ -307,6 +296,18 @@ def _stored_points(
         yield point
 
 
+def _tip(found: Found, commits: Mapping[str, Commit], head: Point | None) -> Committed | None:
+    """The newest checkpoint on the line of *head*: what counts as the newest from now on."""
+    points = _points(head, line(head, commits))
+    on_line = (c for c in found.history.checkpoints if point_of(c) in points)
+    return max(on_line, key=lambda c: (c.epoch, c.seq), default=None)
+
+
+def _points(head: Point | None, walked: tuple[Commit, ...]) -> set[Point | None]:
+    """Where the line of *head* is known to have been."""
+    return {head, *(c.point for c in walked), *(c.parent for c in walked)}
+
+
 def _base_of(
     found: Found,
     commits: Mapping[str, Commit],
@@ -317,7 +318,7 @@ def _base_of(
     if head is None:
         return None, True
     walked = line(head, {d: c for d, c in commits.items() if d not in found.dropped})
-    points = {head, *(c.point for c in walked), *(c.parent for c in walked)}
+    points = _points(head, walked)
     for checkpoint in sorted(found.history.checkpoints, key=lambda c: (-c.epoch, -c.seq)):
         if point_of(checkpoint) not in points:
             continue

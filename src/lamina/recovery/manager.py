@@ -26,8 +26,8 @@ from lamina.ids import CheckpointId
 from lamina.os_errors import typed_errors
 from lamina.protocol.driver import next_generation
 from lamina.protocol.history import History
-from lamina.protocol.identity import check_no_pipeline, check_still_ours, identify
-from lamina.protocol.recovery import Found, Plan, check_claim, plan_fresh, plan_recovery
+from lamina.protocol.identity import check_claim, check_no_pipeline, check_still_ours, identify
+from lamina.protocol.recovery import Found, Plan, plan_fresh, plan_recovery
 from lamina.protocol.sinks import SinkPosition
 from lamina.recovery.identity import find_owners
 from lamina.recovery.ranges import in_file_order, read_ranges
@@ -142,8 +142,9 @@ class RecoveryManager:
             plan, manifest, files = self._restore(scan, report)
             replayed = self._prove(scan, plan)
             self._make_durable(replayed)
-            if scan.moving:
-                driver = self._move(home, driver, on_failure)
+            tip = _new_tip(scan.found.history, plan)
+            if scan.moving or tip is not None:
+                driver = self._move(home, driver, on_failure, tip)
             adopted = tuple(scan.commits[c.point.digest] for c in plan.adopt.commits)
             driver.adopt(AdoptRecord(plan.head, adopted, plan.adopt.sinks))
             on_failure.pop_all()
@@ -215,8 +216,10 @@ class RecoveryManager:
                 on_failure.callback(driver.close)
                 return driver
 
-    def _move(self, home: Home, driver: DriverLog, on_failure: ExitStack) -> DriverLog:
-        """The plan holds without the other home's WAL: only now does the pipeline change homes."""
+    def _move(
+        self, home: Home, driver: DriverLog, on_failure: ExitStack, tip: str | None
+    ) -> DriverLog:
+        """The plan holds: only now does the pipeline change homes, or give checkpoints up."""
         driver.close()
         moved = self._open_driver(home, driver.generation + 1, on_failure)
 
@@ -226,7 +229,7 @@ class RecoveryManager:
             return home.name
 
         self._checkpointer.log.take_over(
-            still_ours, generation=moved.generation, pipeline=self._pipeline
+            still_ours, generation=moved.generation, pipeline=self._pipeline, tip=tip
         )
         return moved
 
@@ -321,6 +324,14 @@ class RecoveryManager:
                 advice="Use a scratch folder that nothing else cleans up, and start again",
             ) from error
         return target
+
+
+def _new_tip(history: History, plan: Plan) -> str | None:
+    """What counts as the newest checkpoint now, for the log; None if it is the one that did."""
+    newest, tip = history.newest, plan.tip
+    if (newest and newest.id) == (tip and tip.id):
+        return None
+    return str(tip.id) if tip else ""
 
 
 def _limited(
