@@ -24,6 +24,7 @@ from lamina.spark.internals import map_in_arrow
 from lamina.spark.runner import SparkRunner
 from lamina.spark.running import RunSettings, open_pipeline
 from lamina.spark.streams import SparkStream
+from lamina.workspace import LocalTaskSpace
 
 PIPELINE = f"""
 CREATE SOURCE src ({COLUMNS}) USING parquet OPTIONS (path 'in');
@@ -199,7 +200,8 @@ class Limit:
 
 
 def _work(home: Path, epoch: int) -> StreamWork:
-    return replace(_NO_WORK, home=str(home), epoch=epoch)
+    space = LocalTaskSpace(str(home), b"", str(home))
+    return replace(_NO_WORK, space=space, epoch=epoch)
 
 
 _NO_WORK = StreamWork(
@@ -207,8 +209,7 @@ _NO_WORK = StreamWork(
     epoch=0,
     generation=1,
     run_id="limit",
-    home="",
-    home_id=b"",
+    space=LocalTaskSpace("", b"", ""),
     partitions=PARTITIONS,
     inputs=(SourceRange("src", {}, {}),),
 )

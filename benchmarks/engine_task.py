@@ -9,7 +9,6 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from lamina.engine.model import StreamWork
-from lamina.engine.staging import stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class StageOnly:
         context = TaskContext.get()
         assert context is not None
         task = self.work.task(context.partitionId(), str(context.taskAttemptId()))
-        rows = sum(each.rows for each in stage(task, self._chosen(batches)))
+        rows = sum(each.rows for each in self.work.space.stage(task.writer, self._chosen(batches)))
         yield pa.record_batch({"rows": pa.array([rows], pa.int64())})
 
     def _chosen(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 from lamina.connectors.console import ConsoleSink
 from lamina.connectors.memory import MemorySink, MemoryTable
 from lamina.connectors.parquet import ParquetSink
-from lamina.engine.model import Staged
 from lamina.engine.ports import Publication, Sink
-from lamina.engine.staging import HomeStaged
 from lamina.format.commit import Point
 from lamina.format.pipeline_record import NOBODY, Owner
 from lamina.protocol.sinks import SinkPosition
+from lamina.workspace.model import Staged
+from lamina.workspace.staging import HomeStaged
 from tests.contract.crash_files import CrashFiles, Platter
 from tests.contract.toy_sink import ToyFile, ToySink
 

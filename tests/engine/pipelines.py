@@ -31,6 +31,7 @@ from lamina.state.schema import StateSchema
 from lamina.store import MemoryStore, Store
 from lamina.testing import ManualClock
 from lamina.testing.faulty import Killed
+from lamina.workspace import LocalWorkspace
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -211,19 +212,19 @@ class World:
         recovery: RecoveryConfig | None = None,
     ) -> Engine:
         """A process: recovered, and ready for its next epoch."""
-        settings = self.settings
+        settings, clock = self.settings, clock or ManualClock(next(PROCESSES))
         if partitions is not None:
             settings = replace(settings, partitions=partitions)
         return open_engine(
             self.plan,
-            home=self.home,
+            space=LocalWorkspace(self.home, clock),
             store=store or self.store,
             runner=self.runner(fail_point),
             sources=self.sources(),
             sinks=sinks or self.sinks(),
             settings=settings,
             recovery=recovery,
-            clock=clock or ManualClock(next(PROCESSES)),
+            clock=clock,
             fail_point=fail_point,
         )
 

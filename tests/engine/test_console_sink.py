@@ -15,9 +15,7 @@ import pytest
 from lamina.connectors.console import ConsoleSink
 from lamina.connectors.opening import open_sink
 from lamina.connectors.positions import HomePositions
-from lamina.engine.model import Staged
 from lamina.engine.ports import Publication, Sink
-from lamina.engine.staging import HomeStaged
 from lamina.errors import BadPipeline, Fenced
 from lamina.format.commit import Point
 from lamina.format.pipeline_record import Owner
@@ -25,6 +23,8 @@ from lamina.pipeline.model import Option
 from lamina.pipeline.model import Sink as Definition
 from lamina.protocol.sinks import SinkPosition
 from lamina.testing.faulty import Killed
+from lamina.workspace.model import Staged
+from lamina.workspace.staging import HomeStaged
 from tests.engine.pipelines import LIMITS, ORDERS, TRADES, World, expected, kill, run_out
 
 assert LIMITS.rows is not None

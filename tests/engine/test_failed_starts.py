@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from lamina.disk import LocalDisk
-from lamina.engine import opening
-from lamina.engine.staging import STAGED, drop_undecided
 from lamina.format.commit import CommitRecord
+from lamina.format.home_names import STAGED
 from lamina.recovery import RecoveryConfig
 from lamina.testing.faulty import Killed
 from lamina.wal.driver_log import read_driver_log
 from lamina.wal.home import read_home
 from lamina.wal.leftovers import drop_leftovers
+from lamina.workspace import local
+from lamina.workspace.staging import drop_undecided
 from tests.engine.pipelines import LIMITS, ORDERS, TRADES, Bomb, World, expected, kill, run_out
 
 assert LIMITS.rows is not None
@@ -126,7 +127,8 @@ def test_killed_while_leftovers_go_nothing_that_was_decided_is_lost(tmp_path: Pa
 def _leave_behind(world: World) -> None:
     """Three failed starts, none of which sweeps after the others."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(opening, "_sweep", lambda *_: None)
+        patch.setattr(local, "drop_undecided", lambda *_: None)
+        patch.setattr(local, "drop_leftovers", lambda *_: None)
         for _ in range(3):
             fail_at(world, "before COMMIT")
 

@@ -36,7 +36,7 @@ from tests.engine.pipelines import (
 )
 
 FILES = 14
-PLACES = ("before COMMIT", "after COMMIT", "after append", "before rotate", "after drop")
+PLACES = ("before COMMIT", "after COMMIT", "after append", "before rotate", "dropped staged")
 
 
 @dataclass

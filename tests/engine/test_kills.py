@@ -33,8 +33,9 @@ PLACES = (
     "before rotate",
     "after rotate",
     "before drop",
-    "between drops",
-    "after drop",
+    "dropped driver",
+    "dropped cores",
+    "dropped staged",
     "after sweep",
 )
 assert LIMITS.rows is not None

@@ -10,15 +10,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from lamina.connectors.durable import LocalFiles
 from lamina.connectors.parquet import ParquetSink
-from lamina.engine.model import Staged
+from lamina.disk.files import LocalFiles
 from lamina.engine.ports import Publication, Sink
-from lamina.engine.staging import HomeStaged
 from lamina.errors import Corrupt, DigestMismatch, Diverged, Fenced, NotFound, SizeMismatch
 from lamina.format.commit import Point
 from lamina.format.pipeline_record import Owner
 from lamina.testing.faulty import Killed
+from lamina.workspace.model import Staged
+from lamina.workspace.staging import HomeStaged
 from tests.engine.pipelines import (
     LIMITS,
     ORDERS,

@@ -51,7 +51,7 @@ PLACES = (
     "before publish",
     "after publish",
     "before rotate",
-    "after drop",
+    "dropped staged",
 )
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from lamina.checkpoint import state as checkpoint_state
-from lamina.engine.model import SourceRange, StreamWork
-from lamina.engine.staging import STAGED, drop_staged, stage
+from lamina.format.home_names import STAGED
 from lamina.testing import ManualClock
+from lamina.workspace import Attempt
+from lamina.workspace.staging import drop_staged, stage
 from tests.engine.pipelines import LIMITS, ORDERS, TRADES, World, expected, kill, run_out
 from tests.engine.test_sinks import SINK, FlakySink
 from tests.support.syncs import record_syncs
@@ -23,24 +23,15 @@ EXPECTED = expected({"trades": TRADES, "orders": ORDERS}, LIMITS.rows)
 BATCH = pa.record_batch({"v": [1, 2, 3]})
 
 
-def work(home: Path) -> StreamWork:
-    return StreamWork(
-        stream="s",
-        epoch=7,
-        generation=1,
-        run_id="run",
-        home=str(home),
-        home_id=b"\0" * 16,
-        partitions=1,
-        inputs=(SourceRange("t", {}, {}),),
-    )
+def attempt(epoch: int = 7) -> Attempt:
+    return Attempt("s", 0, partitions=1, epoch=epoch, generation=1, tag="run-a")
 
 
 def test_a_staged_file_and_its_names_are_synced_before_the_task_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     syncs = record_syncs(monkeypatch)
-    (staged,) = stage(work(tmp_path).task(0, "a"), [BATCH])
+    (staged,) = stage(tmp_path, attempt(), [BATCH])
     path = tmp_path / staged.path
     data = path.read_bytes()
     assert syncs.sizes[str(path)] == len(data) == staged.size, "the whole file, not a part of it"
@@ -49,13 +40,13 @@ def test_a_staged_file_and_its_names_are_synced_before_the_task_returns(
 
 
 def test_no_rows_are_no_file(tmp_path: Path) -> None:
-    assert stage(work(tmp_path).task(0, "a"), [BATCH.slice(0, 0)]) == ()
+    assert stage(tmp_path, attempt(), [BATCH.slice(0, 0)]) == ()
     assert not (tmp_path / STAGED).exists()
 
 
 def test_output_up_to_the_floor_goes_and_no_epoch_more(tmp_path: Path) -> None:
     for epoch in (6, 7, 8):
-        stage(replace(work(tmp_path), epoch=epoch).task(0, "a"), [BATCH])
+        stage(tmp_path, attempt(epoch), [BATCH])
     drop_staged(tmp_path, 7)
     assert [path.name for path in (tmp_path / STAGED).iterdir()] == [f"{8:020d}"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lamina.engine.staging import STAGED
+from lamina.format.home_names import STAGED
 from tests.engine.pipelines import World, kill, run_out
 from tests.engine.test_parquet_sink import ParquetWorld
 from tests.support.syncs import Syncs, record_syncs

@@ -14,6 +14,7 @@ from lamina.engine.in_process import InProcessRunner
 from lamina.engine.model import TaskResult
 from lamina.engine.ports import Runner
 from lamina.errors import LaminaError
+from lamina.format.home_names import core_lock
 from tests.engine.pipelines import LIMITS, ORDERS, TRADES, World, expected, kill, run_out
 
 assert LIMITS.rows is not None
@@ -31,7 +32,8 @@ class TwinRunner(InProcessRunner):
 
     def _task(self, work: Any, stream: Any, number: int, partials: Any) -> TaskResult:
         results = [super()._task(work, stream, number, partials)]
-        lock = LocalDisk(Path(work.home)).try_lock(f"core-{number}/lock") if self.locked else None
+        disk = LocalDisk(Path(work.space.home))
+        lock = disk.try_lock(core_lock(number)) if self.locked else None
         try:
             results.append(super()._task(work, stream, number, partials))
         finally:

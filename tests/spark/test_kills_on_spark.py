@@ -25,7 +25,7 @@ PLACES = (  # where, and the n-th time; whether the epoch that it happens in cou
     ("after COMMIT", 1, True),
     ("rename to out/best/epoch-", 1, True),  # two sinks have the epoch, the others not
     ("before note", 1, True),  # there is a checkpoint, and the log does not know
-    ("between drops", 1, True),  # half of what nobody needs is gone
+    ("dropped driver", 1, True),  # half of what nobody needs is gone
 )
 
 

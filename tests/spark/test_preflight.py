@@ -22,6 +22,7 @@ from lamina.spark.internals import active
 from lamina.spark.preflight import Place, judge, preflight
 from lamina.spark.runner import pinned
 from lamina.state.hashing import spark_hash, spark_xxhash64, vnodes_of
+from lamina.workspace import LocalWorkspace
 from tests.golden.state.make_hash_vectors import TYPES
 
 NONCE = "0f" * 16
@@ -35,6 +36,11 @@ GOOD = Place(
     hash=golden.ALL.hash,
     xxhash64=golden.ALL.xxhash64,
 )
+
+
+def ask(own: Any, home: Path, *, partitions: int) -> None:
+    clock = SystemClock()
+    preflight(own, LocalWorkspace(home, clock), partitions=partitions, clock=clock)
 
 
 @pytest.fixture
@@ -54,7 +60,7 @@ def test_a_good_place_passes_in_one_job_and_the_home_is_left_empty(
     home = tmp_path / "home"
     own.sparkContext.setJobGroup("preflight", "")
     try:
-        preflight(own, home, partitions=4, clock=SystemClock())
+        ask(own, home, partitions=4)
     finally:
         own.sparkContext.setLocalProperty("spark.jobGroup.id", None)
     assert list(home.iterdir()) == []
@@ -66,7 +72,7 @@ def test_the_nonce_is_removed_when_the_job_fails(
 ) -> None:
     monkeypatch.setattr(own.sparkContext, "pythonExec", str(tmp_path / "no-such-python"))
     with pytest.raises(Refused, match="executors cannot run a task"):
-        preflight(own, tmp_path / "home", partitions=1, clock=SystemClock())
+        ask(own, tmp_path / "home", partitions=1)
     assert list((tmp_path / "home").iterdir()) == []
 
 
@@ -101,18 +107,18 @@ def test_one_job_asks_for_all_keys_and_a_difference_is_traced_to_its_type(
     frozen, key = golden.VECTORS, golden.VECTORS[4]
     monkeypatch.setattr("lamina.spark.preflight.ALL", replace(golden.ALL, hash=1))
     with pytest.raises(Refused, match=rf"everything in one key .* {golden.ALL.hash}, not 1;"):
-        preflight(own, tmp_path, partitions=1, clock=SystemClock())
+        ask(own, tmp_path, partitions=1)
     other = (*frozen[:4], replace(key, hash=2), *frozen[5:])
     monkeypatch.setattr(golden.check_hashes, "__defaults__", (other,))
     with pytest.raises(Refused, match=rf"type bigint .* {key.hash}, not 2;"):
-        preflight(own, tmp_path, partitions=1, clock=SystemClock())
+        ask(own, tmp_path, partitions=1)
 
 
 def test_places_that_do_not_see_the_home_are_named_each_once() -> None:
     apart = replace(GOOD, host="bob", executor="/work/1", nonce=None)
     stale = replace(GOOD, host="cyd", executor="/work/2", nonce="of another time")
     with pytest.raises(NotShared) as caught:
-        judge([GOOD, apart, apart, stale], NONCE, home=Path("/shared/home"))
+        judge([GOOD, apart, apart, stale], NONCE, home="/shared/home")
     assert "3 of 4 tasks" in caught.value.message
     assert caught.value.message.endswith("those on bob (/work/1), cyd (/work/2)")
     assert caught.value.where == "/shared/home"
@@ -129,9 +135,9 @@ def test_places_that_do_not_see_the_home_are_named_each_once() -> None:
     ],
 )
 def test_another_version_is_named_with_its_host_and_ours(other: dict[str, Any], said: str) -> None:
-    judge([GOOD, GOOD], NONCE, home=Path())
+    judge([GOOD, GOOD], NONCE, home="")
     with pytest.raises(Refused, match=said):
-        judge([GOOD, replace(GOOD, host="bob", **other)], NONCE, home=Path())
+        judge([GOOD, replace(GOOD, host="bob", **other)], NONCE, home="")
 
 
 def changed_python(folder: Path, code: str) -> str:
@@ -156,7 +162,7 @@ def test_executors_with_another_python_are_refused_by_both_versions(
     monkeypatch.setattr(own.sparkContext, "pythonExec", other)
     mine = f"{sys.version_info.major}.{sys.version_info.minor}"
     with pytest.raises(Refused, match=rf"executors have Python 3\.99, the driver has {mine}"):
-        preflight(own, tmp_path / "home", partitions=1, clock=SystemClock())
+        ask(own, tmp_path / "home", partitions=1)
 
 
 def test_executors_without_lamina_are_named_and_not_just_a_job_that_failed(
@@ -165,4 +171,4 @@ def test_executors_without_lamina_are_named_and_not_just_a_job_that_failed(
     bare = changed_python(tmp_path, "import sys\nsys.modules['lamina'] = None\n")
     monkeypatch.setattr(own.sparkContext, "pythonExec", bare)
     with pytest.raises(Refused, match=f"no Lamina on .*, and Lamina {__version__} on the driver"):
-        preflight(own, tmp_path / "home", partitions=1, clock=SystemClock())
+        ask(own, tmp_path / "home", partitions=1)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lamina.connectors.durable import LocalFiles, create_once, make_folder, replace
 from lamina.connectors.parquet import ParquetSink
+from lamina.disk.files import LocalFiles, create_once, make_folder, replace
 from tests.contract.sinks import PIPELINE, Output
 from tests.support.syncs import record_syncs
 

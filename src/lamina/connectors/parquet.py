@@ -17,10 +17,9 @@ import errno
 from io import BytesIO
 from pathlib import Path
 
-from lamina.connectors.durable import Files, LocalFiles
 from lamina.connectors.sink_log import SinkLog
 from lamina.connectors.staged import RESTORE, prove
-from lamina.engine.model import Staged
+from lamina.disk.files import Files, LocalFiles
 from lamina.engine.ports import Change, Publication
 from lamina.errors import Diverged, LaminaError, NotFound
 from lamina.format import sink_log as names
@@ -29,6 +28,7 @@ from lamina.format.pipeline_record import Owner
 from lamina.format.sink_log import SinkEntry
 from lamina.os_errors import typed_errors
 from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner, judge_publish
+from lamina.workspace.model import Staged
 
 IN_THE_WAY = "Move it out of the sink's folder: readers would take it for output of this pipeline"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
-from lamina.connectors.durable import LocalFiles, make_folder, replace
+from lamina.disk.files import LocalFiles, make_folder, replace
 from lamina.engine.spelling import stored_name
 from lamina.format.home_names import parse_sink_position, sink_position_path
 from lamina.format.pipeline_record import NOBODY

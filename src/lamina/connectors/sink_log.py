@@ -10,7 +10,7 @@ from __future__ import annotations
 from io import BytesIO
 from pathlib import Path
 
-from lamina.connectors.durable import Files, create_once, make_folder
+from lamina.disk.files import Files, create_once, make_folder
 from lamina.format import sink_log as names
 from lamina.format.pipeline_record import NOBODY, Owner
 from lamina.format.sink_log import SinkEntry

@@ -6,9 +6,9 @@ import hashlib
 import os
 from io import BufferedIOBase
 
-from lamina.engine.model import Staged
 from lamina.engine.ports import Publication
 from lamina.errors import DigestMismatch, SizeMismatch
+from lamina.workspace.model import Staged
 
 RESTORE = "Restore it from a copy of the home: the epoch is committed, and the sink lacks it"
 

@@ -9,8 +9,9 @@ from lamina.disk.base import Disk
 from lamina.embedded.table import Table
 from lamina.format.commit import CommitRecord
 from lamina.format.manifest_model import CheckpointManifest
-from lamina.recovery.operators import EpochRange, FoundState, found_states
+from lamina.recovery.operators import FoundState, found_states
 from lamina.state.operator import OperatorState
+from lamina.workspace.runs import EpochRange
 
 
 def load_states(

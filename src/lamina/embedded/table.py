@@ -16,7 +16,6 @@ from lamina.checkpoint.state import SavedOperator, check_keys, settle
 from lamina.embedded.merging import LARGE_BYTES, Merging, due_bytes
 from lamina.errors import Refused, RunDamaged
 from lamina.format.commit import WalRange
-from lamina.recovery.operators import run_name
 from lamina.state.changes import changes
 from lamina.state.local import RunFolder
 from lamina.state.merging import highest, newest_rows
@@ -31,6 +30,7 @@ from lamina.state.schema import (
 )
 from lamina.state.tiers import RUNS_MAX
 from lamina.state.vnodes import EVERYTHING, Mask, SlotRange
+from lamina.workspace.runs import run_name
 
 T = TypeVar("T")
 Data: TypeAlias = "pa.RecordBatch | pa.Table"

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -52,7 +51,7 @@ from lamina.format.commit import CommitRecord, Point
 from lamina.ids import CheckpointId, fold
 from lamina.recovery.manager import Recovered
 from lamina.recovery.state import RecoveryReport
-from lamina.state.local import RunFolder
+from lamina.workspace.base import Workspace
 
 __all__ = ["Engine", "EnginePlan", "EngineSettings", "EpochReport", "FailPoint", "StreamPlan"]
 
@@ -70,8 +69,7 @@ class Engine:
         recovered: Recovered,
         checkpointer: Checkpointer,
         states: States,
-        folder: RunFolder,
-        home: Path,
+        space: Workspace,
         clock: Clock,
         settings: EngineSettings,
         fail_point: FailPoint = lambda _: None,
@@ -82,8 +80,8 @@ class Engine:
         self._recovered = recovered
         self._driver = recovered.driver
         self._states = states
-        self._folder = folder
-        self._home = home
+        self._space = space
+        self._task_space = space.for_tasks()
         self._clock = clock
         self._settings = settings
         self._fail_point = fail_point
@@ -91,13 +89,12 @@ class Engine:
         self._run_id = new_writer_id(clock)[:12]
         self._broken = False
         self._begin_at(recovered)
-        self._publisher = open_publisher(sinks, plan, recovered, home=home, clock=clock)
+        self._publisher = open_publisher(sinks, plan, recovered, staged=space.staged, clock=clock)
         self._saves = Saves(
             checkpointer,
             recovered=recovered,
             states=states,
-            folder=folder,
-            home=home,
+            space=space,
             publisher=self._publisher,
             pipeline=Pipeline(recovered.pipeline, plan.settings),
             settings=settings,
@@ -267,8 +264,7 @@ class Engine:
             epoch=plan.epoch,
             generation=self._driver.generation,
             run_id=self._run_id,
-            home=str(self._home),
-            home_id=self._recovered.home.identity,
+            space=self._task_space,
             partitions=self._settings.partitions,
             inputs=tuple(_input(name, plan, results) for name in stream.inputs),
             operators=tuple(
@@ -277,7 +273,6 @@ class Engine:
             ),
             late_floor=lateness.floor_of(stream.sources),
             floor=plan.watermarks.floor_of(stream.sources),
-            state_folder=str(self._folder.path),
             saved_epoch=self._saves.base_epoch,
             latest_max_us=self._watermarks.latest_max(
                 stream.inputs, self._plan.delays_us, self._settings.max_ahead_us
@@ -345,7 +340,7 @@ class Engine:
         for source, each in plan.ranges.items():
             if each.learned is None:
                 continue
-            runs = self._states.remembered(source, each.learned, self._folder)
+            runs = self._states.remembered(source, each.learned, self._space.run_files)
             name = self._states.memory_name(source)
             found[name] = self._logged(plan, name, runs.items())
         return found

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,18 +17,17 @@ from lamina.engine.model import (
     OperatorWork,
     Seen,
     SourceRange,
-    Staged,
     StagedRows,
     StreamResult,
     StreamWork,
     TaskResult,
     TaskWork,
 )
-from lamina.engine.staging import stage
 from lamina.engine.task import HASH, VNODE, combined, results_of, schema_of, update_state
 from lamina.state.hashing import spark_xxhash64, vnodes_of
 from lamina.state.keys import normalise
 from lamina.state.schema import time_values
+from lamina.workspace.model import Staged
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +80,7 @@ class InProcessRunner:
                 table, seen[source] = self._timed(source, self._read(each), work)
                 return table
             case StagedRows(_, files):
-                tables = [pq.read_table(Path(work.home) / file) for file in files]
+                tables = [pq.read_table(work.space.staged_path(file)) for file in files]
                 return pa.concat_tables(tables) if tables else None
 
     def _timed(self, source: str, table: pa.Table, work: StreamWork) -> tuple[pa.Table, Seen]:
@@ -141,7 +139,7 @@ class InProcessRunner:
 
     def _staged(self, task: TaskWork, rows: pa.Table | None) -> tuple[Staged, ...]:
         self._fail_point("before stage")
-        staged = () if rows is None else stage(task, rows.to_batches())
+        staged = () if rows is None else task.stream.space.stage(task.writer, rows.to_batches())
         self._fail_point("after stage")
         return staged
 

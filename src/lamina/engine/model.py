@@ -17,6 +17,8 @@ from lamina.engine.steps import Merges, Step
 from lamina.format.commit import WalRange
 from lamina.pipeline.model import Emit
 from lamina.state.merge import Merge
+from lamina.workspace.base import TaskSpace
+from lamina.workspace.model import Attempt, RunRef, Staged
 
 Offset = Mapping[str, str]
 
@@ -45,30 +47,11 @@ class StagedRows:
     """What a stream has put out in this epoch; no file if there is none."""
 
     stream: str
-    files: tuple[str, ...]  # below the home
+    files: tuple[str, ...]  # names of the workspace
 
 
 Input = SourceRange | StagedRows
 """What a stream reads in one epoch, once for each source or stream that it names."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunRef:
-    """Where a run lies: a range of the WAL, or a run file; and the slots of it that count."""
-
-    path: str
-    offset: int  # -1: a run file
-    size: int
-    crc: int
-    first_epoch: int
-    last_epoch: int
-    first_slot: int
-    last_slot: int
-
-    @property
-    def name(self) -> str:
-        """As lists of runs call it."""
-        return self.path if self.offset < 0 else f"{self.path}:{self.offset}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +90,12 @@ class StreamWork:
     epoch: int
     generation: int
     run_id: str
-    home: str
-    home_id: bytes
+    space: TaskSpace
     partitions: int
     inputs: tuple[Input, ...]
     operators: tuple[OperatorWork, ...] = ()  # none: a stream without state
     late_floor: int | None = None  # what is older is late
     floor: int | None = None  # what is older is gone when this epoch is over
-    state_folder: str = ""
     saved_epoch: int = 0  # a checkpoint has everything up to here: WAL goes on in a new segment
     latest_max_us: Mapping[str, int | None] = field(default_factory=dict)
     """Of sources with `max_ahead`: a later event time does not count in what was `Seen`."""
@@ -131,15 +112,19 @@ class TaskWork:
     partition: int
     attempt: str
 
-
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """A file of output, synced."""
-
-    path: str  # below the home
-    size: int
-    sha256: str
-    rows: int
+    @property
+    def writer(self) -> Attempt:
+        """Who writes; an epoch that was killed is run again, by a process with another id."""
+        work = self.stream
+        return Attempt(
+            stream=work.stream,
+            partition=self.partition,
+            partitions=work.partitions,
+            epoch=work.epoch,
+            generation=work.generation,
+            tag=f"{work.run_id}-{self.attempt}",
+            saved_epoch=work.saved_epoch,
+        )
 
 
 @dataclass(frozen=True, slots=True)

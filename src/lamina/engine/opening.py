@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 
 from lamina.checkpoint.checkpointer import Checkpointer
-from lamina.clock import Clock, SystemClock, new_writer_id
-from lamina.disk import LocalDisk
+from lamina.clock import Clock, SystemClock
 from lamina.disk.base import Lock
 from lamina.engine.engine import Engine, EnginePlan, EngineSettings, FailPoint
 from lamina.engine.ports import Runner, Sink, Source
 from lamina.engine.publishing import check_taken
 from lamina.engine.spelling import stored_name, with_stored_names
-from lamina.engine.staging import drop_undecided
 from lamina.engine.states import States
 from lamina.errors import StateChanged
 from lamina.format.commit import CommitRecord
-from lamina.format.home_names import STAGED, state_folder
 from lamina.ids import fold
 from lamina.os_errors import typed_errors
 from lamina.pipeline.model import memory_name
 from lamina.protocol.retention import check_retain
 from lamina.recovery.manager import Recovered, RecoveryConfig, RecoveryManager
-from lamina.recovery.operators import EpochRange, FoundState, found_states
+from lamina.recovery.operators import FoundState, found_states
 from lamina.state.layers import PlacedRun
 from lamina.state.local import RunFolder
 from lamina.state.run_file import open_run
 from lamina.store import Store
-from lamina.wal.leftovers import drop_leftovers
+from lamina.workspace.local import LocalWorkspace
+from lamina.workspace.runs import EpochRange
 
 
 def open_engine(
     plan: EnginePlan,
     *,
-    home: Path,
+    space: LocalWorkspace,
     store: Store,
     runner: Runner,
     sources: Mapping[str, Source],
@@ -52,18 +48,17 @@ def open_engine(
 
     *lock* is the home's, of a caller who has it already and keeps it.
     """
-    clock, settings, home = clock or SystemClock(), settings or EngineSettings(), home.absolute()
+    clock, settings = clock or SystemClock(), settings or EngineSettings()
     check_taken(sinks, plan.outputs)
     check_retain(settings.retain)
     config = replace(recovery or RecoveryConfig(), partitions=settings.partitions)
-    folder = RunFolder(home / state_folder(new_writer_id(clock)))
-    disk, checkpointer = LocalDisk(home), Checkpointer(store, clock=clock)
+    checkpointer = Checkpointer(store, clock=clock)
     with ExitStack() as on_failure:
-        on_failure.callback(shutil.rmtree, folder.path, ignore_errors=True)
+        on_failure.callback(space.discard)
         recovered = RecoveryManager(
-            disk,
+            space.disk,
             checkpointer,
-            scratch=folder.path,
+            scratch=space.run_files.path,
             sinks=list(sinks.values()),
             pipeline=plan.record(sources),
             config=config,
@@ -71,10 +66,8 @@ def open_engine(
             lock=lock,
         ).run()
         on_failure.callback(recovered.close)
-        _prepare(folder.path)
-        _sweep(home, recovered)
-        disk.make_folder(STAGED)  # durable before a task of the first epoch writes into it
-        plan, states = _open_states(plan, sources, recovered, folder, settings)
+        space.prepare(recovered.state.head.epoch if recovered.state.head else 0)
+        plan, states = _open_states(plan, sources, recovered, space, settings)
         engine = Engine(
             plan,
             runner=runner,
@@ -83,8 +76,7 @@ def open_engine(
             recovered=recovered,
             checkpointer=checkpointer,
             states=states,
-            folder=folder,
-            home=home,
+            space=space,
             clock=clock,
             settings=settings,
             fail_point=fail_point,
@@ -99,17 +91,17 @@ def _open_states(
     plan: EnginePlan,
     sources: Mapping[str, Source],
     recovered: Recovered,
-    folder: RunFolder,
+    space: LocalWorkspace,
     settings: EngineSettings,
 ) -> tuple[EnginePlan, States]:
     """Every stream's state as recovery found it; a stream that is gone keeps its state aside.
 
     Also the plan, in which state has the names that it is stored under.
     """
-    state, disk = recovered.state, recovered.home.disk
+    state = recovered.state
     ranges = [each for commit in state.replayed for each in _ranges(commit)]
-    found = found_states(state.manifest, state.files, ranges, disk)
-    states = States(disk, settings.partitions)
+    found = found_states(state.manifest, state.files, ranges, space.disk)
+    states = States(space, settings.partitions)
     states.note_ranges(each.place for each in ranges)
     operators = state.manifest.operators if state.manifest else {}
     if state.manifest is not None:
@@ -118,7 +110,7 @@ def _open_states(
     reused = set(map(fold, settings.reuse_state))
     for stream in plan.streams:
         for name, operator in stream.operators.items():
-            each = _with_files(found.pop(name, FoundState()), folder)
+            each = _with_files(found.pop(name, FoundState()), space.run_files)
             states.open(
                 name,
                 operator,
@@ -168,19 +160,3 @@ def _with_files(found: FoundState, folder: RunFolder) -> FoundState:
         stored[run.name] = entry
         placed.append(PlacedRun(run, each.within))
     return FoundState(placed, stored)
-
-
-def _sweep(home: Path, recovered: Recovered) -> None:
-    """What starts before this one wrote and never decided: each would leave as much again."""
-    head = recovered.state.head.epoch if recovered.state.head else 0
-    drop_undecided(home, head)
-    drop_leftovers(recovered.home, head)
-
-
-def _prepare(own: Path) -> None:
-    """A folder for run files, and none of processes that are gone: this one has the home's lock."""
-    with typed_errors(own.parent):
-        own.mkdir(parents=True, exist_ok=True)
-        for folder in own.parent.iterdir():
-            if folder != own:
-                shutil.rmtree(folder)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from io import BufferedIOBase
-from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 
-from lamina.engine.model import Offset, SourceRange, Staged, StreamResult, StreamWork
+from lamina.engine.model import Offset, SourceRange, StreamResult, StreamWork
 from lamina.format.commit import Point
 from lamina.format.pipeline_record import Owner
 from lamina.protocol.sinks import SinkPosition
 from lamina.state.partition import Looked
 from lamina.state.schema import StateSchema
+from lamina.workspace.base import StagedFiles
+from lamina.workspace.model import Staged
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,22 +95,6 @@ class Output:
     change: Change = Change.APPEND
     keys: tuple[str, ...] | None = None
     """The columns that tell one row from another; none: there is one row at most; None: unknown."""
-
-
-class StagedFiles(Protocol):
-    """Where staged output lies: sinks never build a path below a home."""
-
-    def open(self, file: Staged) -> BufferedIOBase:
-        """The bytes as they are, not proven. NotFound if there is no such file."""
-        ...
-
-    def local_path(self, file: Staged) -> Path | None:
-        """The file on this machine, if it is one that can be linked; it may be gone."""
-        ...
-
-    def where(self, file: Staged) -> str:
-        """For people."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

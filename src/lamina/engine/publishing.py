@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lamina.clock import Clock
 from lamina.engine.backoff import Backoff
-from lamina.engine.model import Staged
 from lamina.engine.plans import EnginePlan
-from lamina.engine.ports import Output, Publication, Sink, StagedFiles
-from lamina.engine.staging import HomeStaged
+from lamina.engine.ports import Output, Publication, Sink
 from lamina.errors import LaminaError, Refused, StoreError
 from lamina.format.commit import CommitRecord, Point, SinkAhead, StagedFile
 from lamina.format.manifest_model import Committed, Failed, Pending, SinkCommitStatus
@@ -28,6 +25,8 @@ from lamina.ids import fold
 from lamina.protocol.sinks import Publish, check_owner, decide_publish
 from lamina.recovery.manager import Recovered
 from lamina.wal.driver_log import rule_commit
+from lamina.workspace.base import StagedFiles
+from lamina.workspace.model import Staged
 
 
 @dataclass(slots=True)
@@ -158,7 +157,7 @@ def open_publisher(
     plan: EnginePlan,
     recovered: Recovered,
     *,
-    home: Path,
+    staged: StagedFiles,
     clock: Clock,
 ) -> Publisher:
     """Sinks as recovery found them, with what each has still to get."""
@@ -168,7 +167,7 @@ def open_publisher(
         sinks,
         pipeline=recovered.pipeline.owner,
         generation=driver.generation,
-        staged=HomeStaged(home),
+        staged=staged,
         outputs=plan.outputs,
         accepted=driver.sinks,
         clock=clock,

@@ -10,7 +10,6 @@ No checkpoint is made while a sink is behind: so none has to carry output that o
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from lamina.checkpoint.background import Background
 from lamina.checkpoint.checkpointer import Checkpointer
@@ -20,16 +19,13 @@ from lamina.clock import Clock
 from lamina.engine.backoff import Backoff
 from lamina.engine.plans import EngineSettings, FailPoint
 from lamina.engine.publishing import Publisher
-from lamina.engine.staging import drop_staged
 from lamina.engine.states import States
 from lamina.errors import Corrupt, NotFound, StoreError
 from lamina.format.commit import AdoptRecord, CheckpointRecord, CommitRecord
 from lamina.ids import CheckpointId
 from lamina.protocol.retention import wal_floor
 from lamina.recovery.manager import Recovered
-from lamina.state.local import RunFolder
-from lamina.wal.driver_log import drop_driver_segments
-from lamina.wal.dropping import drop_segments
+from lamina.workspace.base import Workspace
 
 
 class Saves:
@@ -41,8 +37,7 @@ class Saves:
         *,
         recovered: Recovered,
         states: States,
-        folder: RunFolder,
-        home: Path,
+        space: Workspace,
         publisher: Publisher,
         pipeline: Pipeline,
         settings: EngineSettings,
@@ -53,8 +48,7 @@ class Saves:
         self._checkpointer = checkpointer
         self._recovered = recovered
         self._states = states
-        self._folder = folder
-        self._home = home
+        self._space = space
         self._publisher = publisher
         self._pipeline = pipeline
         self._settings = settings
@@ -62,7 +56,7 @@ class Saves:
         self._commits = list(state.replayed)
         self._clock = clock
         self._backoff = Backoff(clock)
-        self._saver = Saver(checkpointer, folder)
+        self._saver = Saver(checkpointer, space.run_files)
         self._saving: Saving | None = None
         self._sweeping: Background[GcPlan] | None = None
         self._sweep_error = ""
@@ -194,14 +188,10 @@ class Saves:
         epochs = self._publisher.epochs().values()
         floor = wal_floor(self._checkpointer.history(), self._settings.retain, epochs)
         floor = min(floor, self._states.wal_epoch - 1)
-        home = self._recovered.home
         self._fail_point("before drop")
-        drop_driver_segments(home, floor)
-        self._fail_point("between drops")
-        drop_segments(home, floor, keep=set())
-        self._fail_point("after drop")
-        drop_staged(self._home, floor)
-        self._folder.keep_only(
+        for dropped in self._space.forget(floor):
+            self._fail_point(f"dropped {dropped}")
+        self._space.run_files.keep_only(
             run for operator in self._states.operators.values() for run in operator.runs()
         )
         self._fail_point("after sweep")

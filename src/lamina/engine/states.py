@@ -11,15 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from lamina.checkpoint.state import SavedOperator, check_keys, settle
-from lamina.disk.base import Disk
-from lamina.engine.model import MemoryChange, MergedRuns, OperatorPlan, RunRef, TaskResult
+from lamina.engine.model import MemoryChange, MergedRuns, OperatorPlan, TaskResult
 from lamina.engine.spelling import stored_name
 from lamina.engine.steps import Merges
 from lamina.engine.task import schema_of
 from lamina.errors import StateChanged, UsageError
 from lamina.format.commit import WalRange
 from lamina.format.manifest_model import OperatorRuns
-from lamina.recovery.operators import EpochRange, FoundState, wal_run
+from lamina.recovery.operators import FoundState
 from lamina.state.changes import changes
 from lamina.state.local import RunFolder
 from lamina.state.meanings import as_stored
@@ -34,6 +33,8 @@ from lamina.state.schema import (
     check_successor,
 )
 from lamina.state.vnodes import SlotRange
+from lamina.workspace.base import Workspace
+from lamina.workspace.model import RunRef
 
 
 class KeyedMemory:
@@ -54,8 +55,8 @@ class KeyedMemory:
 class States:
     """What each operator's state consists of, as of the last COMMIT."""
 
-    def __init__(self, disk: Disk, partitions: int) -> None:
-        self._disk = disk
+    def __init__(self, space: Workspace, partitions: int) -> None:
+        self._space = space
         self._partitions = partitions
         self._operators: dict[str, OperatorState] = {}
         self._plans: dict[str, OperatorPlan] = {}
@@ -191,8 +192,8 @@ class States:
             for place in task.ranges:
                 if place.operator == name:
                     self.note_ranges([place])
-                    each = EpochRange(place, epoch, self._partitions)
-                    runs.append(replace(wal_run(self._disk, each), within=partition.within))
+                    run = self._space.open_range(place, epoch, self._partitions)
+                    runs.append(replace(run, within=partition.within))
             operator = operator.with_partition(task.partition, partition.with_runs(runs))
         self._operators[name] = operator
 

@@ -10,38 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from lamina.disk import LocalDisk
 from lamina.engine.model import (
     MergedRuns,
     OperatorPlan,
     OperatorWork,
-    RunRef,
     StreamWork,
     TaskResult,
     TaskWork,
 )
 from lamina.engine.steps import PythonStep, Step, stepped
-from lamina.errors import Refused, UsageError
+from lamina.errors import Refused
 from lamina.format.commit import WalRange
-from lamina.format.home_names import CoreSegment, parse_segment
 from lamina.pipeline.model import Emit
-from lamina.recovery.operators import EpochRange, wal_run
 from lamina.state.changes import changes
 from lamina.state.layers import PlacedRun, stack
-from lamina.state.local import RunFolder
 from lamina.state.merging import highest
 from lamina.state.operator import merge_runs
 from lamina.state.partition import StatePartition
-from lamina.state.run import Run, run_of_batch
-from lamina.state.run_file import open_run
+from lamina.state.run import run_of_batch
 from lamina.state.schema import FLOOR_META, StateSchema, time_values
 from lamina.state.vnodes import Mask, SlotRange, Slots, slots_of
-from lamina.wal.core_log import CoreLog
 
 VNODE, HASH, ROWS = "_vnode", "_hash", "_rows"
 """The columns that Spark computes beside the partials: where a key belongs, rows of a partial."""
@@ -122,25 +114,19 @@ def _as_stored(
         yield batch.rename_columns([called.get(name, name) for name in batch.schema.names])
 
 
-def open_ref(ref: RunRef, disk: LocalDisk) -> Run:
-    """Map a run where it lies."""
-    if ref.offset < 0:
-        return open_run(Path(ref.path))
-    place = WalRange("", 0, ref.path, ref.offset, ref.size, ref.crc, 0)
-    return wal_run(disk, EpochRange(place, ref.last_epoch, 1))
-
-
 def _open(
     task: TaskWork, operator: OperatorWork, schema: StateSchema
 ) -> tuple[StatePartition, tuple[MergedRuns, ...]]:
     """The partition as the driver's list says, with fewer runs where that is due."""
     work = task.stream
-    disk = LocalDisk(Path(work.home))
     within = SlotRange.of_partition(task.partition, work.partitions)
     refs = operator.runs[task.partition] if operator.runs else ()
-    placed = [PlacedRun(open_ref(r, disk), SlotRange(r.first_slot, r.last_slot)) for r in refs]
+    placed = [
+        PlacedRun(work.space.open_run(ref), SlotRange(ref.first_slot, ref.last_slot))
+        for ref in refs
+    ]
     partition = StatePartition(schema, stack(placed, within), within=within)
-    folder = RunFolder(Path(work.state_folder))
+    folder = work.space.run_files
     merged: list[MergedRuns] = []
     while (chosen := partition.plan_merge()) is not None:
         before = {run.name for run in partition.runs}
@@ -212,31 +198,7 @@ def _append(task: TaskWork, operator: str, run: pa.RecordBatch) -> tuple[WalRang
     """The run in the WAL of the core, synced; nothing if the epoch changes nothing here."""
     if not run.num_rows and FLOOR_META not in (run.schema.metadata or {}):
         return ()
-    work = task.stream
-    with CoreLog(
-        task.partition,
-        LocalDisk(Path(work.home)),
-        home=work.home_id,
-        generation=work.generation,
-        partitions=work.partitions,
-        epoch=work.epoch,
-        tag=f"{work.run_id}-{task.attempt}",
-    ) as writer:
-        if _begun(writer.segment) <= work.saved_epoch:
-            writer.rotate()  # what a checkpoint has can be dropped some time, but only as a file
-        writer.append_batch(run, operator=operator)
-        writer.sync()
-        ranges = writer.take_ranges()
-    if len(ranges) != 1:
-        raise UsageError(f"one run was appended, and {len(ranges)} ranges came back")
-    return ranges
-
-
-def _begun(segment: str) -> int:
-    """The epoch that a segment was made for."""
-    name = parse_segment(segment)
-    assert isinstance(name, CoreSegment), segment
-    return name.epoch
+    return (task.stream.space.put_run(task.writer, operator, run),)
 
 
 def combined(results: Iterable[TaskResult]) -> TaskResult:

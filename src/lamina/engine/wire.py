@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from lamina.engine.model import MergedRuns, Staged, TaskResult
+from lamina.engine.model import MergedRuns, TaskResult
 from lamina.format.commit import WalRange
+from lamina.workspace.model import Staged
 
 
 def encode_result(result: TaskResult) -> str:

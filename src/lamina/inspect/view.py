@@ -17,13 +17,14 @@ from lamina.ids import CheckpointId
 from lamina.inspect.files import RunFiles
 from lamina.inspect.reach import Reached
 from lamina.inspect.where import Where, matching, point_key
-from lamina.recovery.operators import EpochRange, FoundState, found_states
+from lamina.recovery.operators import FoundState, found_states
 from lamina.state.meanings import for_people, names_for_people
 from lamina.state.operator import OperatorState, columns_of
 from lamina.state.partition import StatePartition, look_up
 from lamina.state.schema import KEYS_META, StateSchema
 from lamina.state.vnodes import SlotRange
 from lamina.wal.reader import SegmentReader
+from lamina.workspace.runs import EpochRange
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,24 +11,15 @@ import pyarrow as pa
 from lamina.checkpoint.state import restore
 from lamina.disk.base import Disk
 from lamina.errors import Corrupt, StateChanged
-from lamina.format.commit import WalRange
 from lamina.format.manifest_model import CheckpointManifest
 from lamina.format.manifest_model import Run as Entry
 from lamina.state.layers import PlacedRun
-from lamina.state.run import Run, run_of_batch
+from lamina.state.run import Run
 from lamina.state.run_file import open_run, read_run, with_compression
 from lamina.state.schema import StateSchema, check_successor
 from lamina.state.vnodes import SlotRange
 from lamina.wal.reader import SegmentReader
-
-
-@dataclass(frozen=True, slots=True)
-class EpochRange:
-    """A run in the WAL: where it lies, of which epoch, and P at that time (R13)."""
-
-    place: WalRange
-    epoch: int
-    partitions: int
+from lamina.workspace.runs import EpochRange, run_in
 
 
 @dataclass(slots=True)
@@ -86,24 +77,8 @@ def found_states(
         segment = each.place.segment
         if segment not in readers:
             readers[segment] = SegmentReader(disk, segment)
-        state.placed.append(PlacedRun(_run_in(readers[segment], each), within))
+        state.placed.append(PlacedRun(run_in(readers[segment], each), within))
     return found
-
-
-def wal_run(disk: Disk, each: EpochRange) -> Run:
-    """A committed run, mapped where it lies in the WAL, proven by its checksum."""
-    return _run_in(SegmentReader(disk, each.place.segment), each)
-
-
-def _run_in(reader: SegmentReader, each: EpochRange) -> Run:
-    place = each.place
-    batch = reader.at(place.offset, place.size, place.crc, mapped=True).batch()
-    return run_of_batch(batch, name=run_name(place), first_epoch=each.epoch, last_epoch=each.epoch)
-
-
-def run_name(place: WalRange) -> str:
-    """What a run in the WAL is called in lists: the same for who wrote it and who reads it."""
-    return f"{place.segment}:{place.offset}"
 
 
 def _plain(path: Path) -> Run:

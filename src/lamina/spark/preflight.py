@@ -14,7 +14,6 @@ import re
 import socket
 import sys
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -25,14 +24,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lamina.clock import Clock, new_writer_id
-from lamina.disk import LocalDisk
 from lamina.errors import LaminaError, NotShared, Refused
-from lamina.format.home_names import preflight_path
-from lamina.os_errors import typed_errors
 from lamina.spark.failures import line_of
 from lamina.spark.golden import ALL, check_hash, check_hashes
 from lamina.spark.internals import ArrowTask, executor_count, map_in_arrow
 from lamina.version import __version__
+from lamina.workspace.base import Workspace
 
 ANSWER = "answer string"
 HOSTS_MAX = 8
@@ -60,35 +57,22 @@ class Place:
         return self.hash, self.xxhash64
 
 
-def preflight(spark: SparkSession, home: Path, *, partitions: int, clock: Clock) -> None:
+def preflight(spark: SparkSession, space: Workspace, *, partitions: int, clock: Clock) -> None:
     """Ask every executor once; nothing is claimed, and the home is left as it was.
 
     NotShared or Refused, with the host, if state would be lost or differ there.
     """
     nonce = new_writer_id(clock)
-    with _written(home, nonce) as path:
+    with space.shown(nonce) as path:
         places = _ask(spark, path, tasks=max(partitions, executor_count(spark)))
     if any(place.hashes != (ALL.hash, ALL.xxhash64) for place in places):
         check_hashes(spark)  # says of which type, if it is not one executor alone
-    judge(places, nonce, home=home)
+    judge(places, nonce, home=space.where)
 
 
-@contextmanager
-def _written(home: Path, nonce: str) -> Iterator[Path]:
-    """A file in the home that only a driver of now can have written there."""
-    LocalDisk(home).make_folder("")
-    path = home.absolute() / preflight_path(nonce)
-    with typed_errors(path):
-        try:
-            path.write_text(nonce)
-            yield path
-        finally:
-            path.unlink(missing_ok=True)
-
-
-def _ask(spark: SparkSession, path: Path, *, tasks: int) -> list[Place]:
+def _ask(spark: SparkSession, path: str, *, tasks: int) -> list[Place]:
     try:
-        answers = map_in_arrow(_keys(spark, tasks), _probe(str(path)), ANSWER).toArrow()
+        answers = map_in_arrow(_keys(spark, tasks), _probe(path), ANSWER).toArrow()
     except (PySparkException, Py4JError) as error:
         raise _meaning(str(error)) from error
     return [Place(**json.loads(answer)) for answer in answers.column(0).to_pylist()]
@@ -139,7 +123,7 @@ def _meaning(text: str) -> LaminaError:
     return Refused(f"executors cannot run a task: {line_of(text)}", advice=advice)
 
 
-def judge(places: Collection[Place], nonce: str, *, home: Path) -> None:
+def judge(places: Collection[Place], nonce: str, *, home: str) -> None:
     """The first thing that is wrong with these places, as an error that names their hosts."""
     _check_home(places, nonce, home)
     _check_versions(places, "Lamina", lambda place: place.lamina, __version__)
@@ -148,13 +132,13 @@ def judge(places: Collection[Place], nonce: str, *, home: Path) -> None:
         check_hash(ALL, *place.hashes, where=f"host {place.host}")
 
 
-def _check_home(places: Collection[Place], nonce: str, home: Path) -> None:
+def _check_home(places: Collection[Place], nonce: str, home: str) -> None:
     blind = [place for place in places if place.nonce != nonce]
     if blind:
         raise NotShared(
             f"{len(blind)} of {len(places)} tasks do not see the home of this pipeline: "
             f"those on {_hosts(blind)}",
-            where=str(home.absolute()),
+            where=home,
         )
 
 

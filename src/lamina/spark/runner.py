@@ -148,7 +148,7 @@ class SparkRunner:
                 if not files:
                     return None, None
                 reader = self._spark.read.schema(stream.input)
-                paths = [local(Path(work.home) / file) for file in files]
+                paths = [local(Path(work.space.staged_path(file))) for file in files]
                 return reader.format("parquet").load(paths), None
 
     def _bad_rows(self, planned: SourceRange) -> DataFrame:

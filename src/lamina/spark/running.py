@@ -27,6 +27,7 @@ from lamina.spark.runner import RESULTS, SparkRunner, pinned
 from lamina.spark.sources import open_source
 from lamina.spark.streams import compile_pipeline
 from lamina.store import open_store
+from lamina.workspace.local import LocalWorkspace
 
 __all__ = ["RunSettings", "Until", "Watcher", "open_pipeline", "run", "run_here"]
 
@@ -108,17 +109,18 @@ def open_pipeline(
     folder, file = wanted.folder, wanted.file
     sources = {s.name: open_source(s, folder, file=file) for s in pipeline.sources.values()}
     sinks = open_sinks(pipeline, folder, home=wanted.home, file=file, out=wanted.out)
+    space = LocalWorkspace(wanted.home, clock)
     own = own_session(spark, pinned(wanted.engine.partitions))
     with active(own):
         plan, streams = compile_pipeline(
             own, pipeline, order(pipeline, file=file), name=wanted.name, file=file
         )
         plan = replace(plan, settings=RESULTS)
-        preflight(own, wanted.home, partitions=wanted.engine.partitions, clock=clock)
+        preflight(own, space, partitions=wanted.engine.partitions, clock=clock)
     times = {s.name: s.watermark.column for s in pipeline.sources.values() if s.watermark}
     return open_engine(
         plan,
-        home=wanted.home,
+        space=space,
         store=open_store(wanted.store),
         runner=SparkRunner(own, streams, sources, times),
         sources=sources,

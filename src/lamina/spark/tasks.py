@@ -8,20 +8,17 @@ Where the output is nothing but columns of the state, one function does both.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lamina.engine.model import OperatorWork, StreamWork, TaskResult, TaskWork
-from lamina.engine.staging import stage
 from lamina.engine.task import Updated, output_schema, update_state
 from lamina.engine.wire import decode_result, encode_result
-from lamina.errors import NotShared, Refused
+from lamina.errors import Refused
 
 META = "_lamina"
 RESULT = StructType([StructField("result", StringType())])
@@ -71,7 +68,8 @@ class UpdateAndStage:
         updated = self.state.update(batches)
         schema = pa.ipc.read_schema(pa.py_buffer(self.output))
         rows = (_typed(batch.select(self.columns), schema) for batch in updated.rows)
-        staged = stage(task_of(self.state.work), rows)
+        task = task_of(self.state.work)
+        staged = self.state.work.space.stage(task.writer, rows)
         yield _result(replace(updated.result, staged=staged))
 
 
@@ -85,7 +83,7 @@ class StageOutput:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = task_of(self.work)
         found: list[str] = []
-        staged = stage(task, self._rows(batches, found))
+        staged = self.work.space.stage(task.writer, self._rows(batches, found))
         if self.work.operators and len(found) != 1:
             raise Refused(f"{len(found)} results have come for one task of {self.work.stream!r}")
         result = decode_result(found[0]) if found else TaskResult(task.partition)
@@ -122,7 +120,5 @@ def _result(result: TaskResult) -> pa.RecordBatch:
 def task_of(work: StreamWork) -> TaskWork:
     context = TaskContext.get()
     assert context is not None
-    if not Path(work.state_folder).is_dir():  # the driver made it when it claimed the home
-        host = socket.gethostname()
-        raise NotShared(f"the executor on {host} does not see the home of this pipeline")
+    work.space.check_visible()
     return work.task(context.partitionId(), str(context.taskAttemptId()))

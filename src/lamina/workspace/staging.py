@@ -14,17 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lamina.disk.folders import remove_tree, sync_folder
-from lamina.engine.model import Staged, TaskWork
 from lamina.format.home_names import STAGED, parse_staged_folder, staged_path
 from lamina.os_errors import typed_errors
+from lamina.workspace.model import Attempt, Staged
 
 
-def stage(task: TaskWork, batches: Iterable[pa.RecordBatch]) -> tuple[Staged, ...]:
+def stage(home: Path, attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> tuple[Staged, ...]:
     """Write rows to a file of this attempt's own; no rows, no file."""
-    work = task.stream
-    tag = f"{work.run_id}-{task.attempt}"  # an epoch that was killed is run again
-    name = staged_path(work.epoch, work.stream, task.partition, tag)
-    path = Path(work.home) / name
+    name = staged_path(attempt.epoch, attempt.stream, attempt.partition, attempt.tag)
+    path = home / name
     writer: _Writer | None = None
     with typed_errors(path):
         for batch in batches:

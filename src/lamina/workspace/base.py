@@ -1,0 +1,132 @@
+"""What engine, tasks, sinks and people ask of the place where a pipeline lives.
+
+`LocalWorkspace` is a home on a file system that all executors see. Names of runs and staged files
+are the workspace's own: whoever has one asks the workspace for what it names.
+
+TaskSpace   for tasks, wherever they run: open runs, put the new one, stage output
+Workspace   for the driver that has claimed the place: prepare, publish from, forget
+Notes       small files beside the log: what a process says of itself, what people ask of it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from lamina.format.commit import WalRange
+from lamina.state.local import RunFolder
+from lamina.state.run import Run
+from lamina.workspace.model import Attempt, RunRef, Staged
+
+
+class TaskSpace(Protocol):
+    """A value that travels with a task. What it returns for is durable (R1, R7)."""
+
+    def check_visible(self) -> None:
+        """NotShared if this executor does not see the place that the driver has claimed."""
+        ...
+
+    def open_run(self, ref: RunRef) -> Run:
+        """A committed run, mapped where it lies and proven by its checksum."""
+        ...
+
+    def put_run(self, attempt: Attempt, operator: str, run: pa.RecordBatch) -> WalRange:
+        """Append the new run of an operator, synced; bytes that no COMMIT names do not exist."""
+        ...
+
+    @property
+    def run_files(self) -> RunFolder:
+        """Where compacted runs go: files that can be made again."""
+        ...
+
+    def stage(self, attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> tuple[Staged, ...]:
+        """Output as a file of this attempt's own, synced; no rows, no file."""
+        ...
+
+    def staged_path(self, name: str) -> str:
+        """What a Parquet reader opens to read a staged file."""
+        ...
+
+
+class StagedFiles(Protocol):
+    """Staged output, as sinks get at it."""
+
+    def open(self, file: Staged) -> BufferedIOBase:
+        """The bytes as they are, not proven. NotFound if there is no such file."""
+        ...
+
+    def local_path(self, file: Staged) -> Path | None:
+        """The file on this machine, if it is one that can be linked; it may be gone."""
+        ...
+
+    def where(self, file: Staged) -> str:
+        """For people."""
+        ...
+
+
+class Notes(Protocol):
+    """Small files beside the log, each whole or not there."""
+
+    def where(self, name: str) -> str:
+        """For people."""
+        ...
+
+    def read(self, name: str) -> bytes | None:
+        """None if there is no such note."""
+        ...
+
+    def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
+        """Replace it; a note that need not survive a power cut is not synced."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """No error if there is none."""
+        ...
+
+
+class Workspace(Protocol):
+    """The driver's side."""
+
+    @property
+    def where(self) -> str:
+        """For people."""
+        ...
+
+    @property
+    def notes(self) -> Notes: ...
+
+    @property
+    def staged(self) -> StagedFiles: ...
+
+    @property
+    def run_files(self) -> RunFolder:
+        """Of this process alone: fetched and compacted runs."""
+        ...
+
+    def shown(self, nonce: str) -> AbstractContextManager[str]:
+        """Something that only a driver of now can have put here; gives what a task opens."""
+        ...
+
+    def prepare(self, head: int) -> None:
+        """Once claimed and recovered: make room, and drop what no COMMIT up to *head* names."""
+        ...
+
+    def for_tasks(self) -> TaskSpace:
+        """After the claim: what tasks are given."""
+        ...
+
+    def open_range(self, place: WalRange, epoch: int, partitions: int) -> Run:
+        """A run that a COMMIT names, where it lies."""
+        ...
+
+    def forget(self, floor: int) -> Iterable[str]:
+        """Drop log and output of epochs up to *floor*, step by step; gives the name of each step.
+
+        Nobody needs them (R7): the caller knows what checkpoints, sinks and lists still use.
+        """
+        ...

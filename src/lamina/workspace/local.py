@@ -1,0 +1,156 @@
+"""A home on a local or coherently shared file system.
+
+The driver's log and a folder per core hold what is decided (lamina.wal); beside them lie staged
+output, run files of the process that has the home, and notes. format/home_names.py has every name.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from lamina.clock import Clock, new_writer_id
+from lamina.disk import LocalDisk
+from lamina.disk.folders import remove_tree
+from lamina.errors import NotShared, UsageError
+from lamina.format.commit import WalRange
+from lamina.format.home_names import (
+    STAGED,
+    CoreSegment,
+    parse_segment,
+    preflight_path,
+    state_folder,
+)
+from lamina.os_errors import typed_errors
+from lamina.state.local import RunFolder
+from lamina.state.run import Run
+from lamina.state.run_file import open_run
+from lamina.wal.core_log import CoreLog
+from lamina.wal.driver_log import drop_driver_segments
+from lamina.wal.dropping import drop_segments
+from lamina.wal.home import read_home
+from lamina.wal.leftovers import drop_leftovers
+from lamina.workspace.base import StagedFiles
+from lamina.workspace.model import Attempt, RunRef, Staged
+from lamina.workspace.notes import LocalNotes
+from lamina.workspace.runs import EpochRange, wal_run
+from lamina.workspace.staging import HomeStaged, drop_staged, drop_undecided, stage
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTaskSpace:
+    """What a task needs to find the home: texts, so that it can be sent anywhere."""
+
+    home: str
+    home_id: bytes
+    state_folder: str
+
+    def check_visible(self) -> None:
+        if not Path(self.state_folder).is_dir():  # the driver made it when it claimed the home
+            host = socket.gethostname()
+            raise NotShared(f"the executor on {host} does not see the home of this pipeline")
+
+    def open_run(self, ref: RunRef) -> Run:
+        if ref.offset < 0:
+            return open_run(Path(ref.path))
+        place = WalRange("", 0, ref.path, ref.offset, ref.size, ref.crc, 0)
+        return wal_run(LocalDisk(Path(self.home)), EpochRange(place, ref.last_epoch, 1))
+
+    def put_run(self, attempt: Attempt, operator: str, run: pa.RecordBatch) -> WalRange:
+        with CoreLog(
+            attempt.partition,
+            LocalDisk(Path(self.home)),
+            home=self.home_id,
+            generation=attempt.generation,
+            partitions=attempt.partitions,
+            epoch=attempt.epoch,
+            tag=attempt.tag,
+        ) as writer:
+            if _begun(writer.segment) <= attempt.saved_epoch:
+                writer.rotate()  # what a checkpoint has can be dropped, but only as a whole file
+            writer.append_batch(run, operator=operator)
+            writer.sync()
+            ranges = writer.take_ranges()
+        if len(ranges) != 1:
+            raise UsageError(f"one run was appended, and {len(ranges)} ranges came back")
+        return ranges[0]
+
+    @property
+    def run_files(self) -> RunFolder:
+        return RunFolder(Path(self.state_folder))
+
+    def stage(self, attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> tuple[Staged, ...]:
+        return stage(Path(self.home), attempt, batches)
+
+    def staged_path(self, name: str) -> str:
+        return str(Path(self.home) / name)
+
+
+class LocalWorkspace:
+    """The driver's side of a home."""
+
+    def __init__(self, home: Path, clock: Clock) -> None:
+        self._home = home.absolute()
+        self.disk = LocalDisk(self._home)
+        self.notes = LocalNotes(self._home)
+        self.staged: StagedFiles = HomeStaged(self._home)
+        self.run_files = RunFolder(self._home / state_folder(new_writer_id(clock)))
+
+    @property
+    def where(self) -> str:
+        return str(self._home)
+
+    @contextmanager
+    def shown(self, nonce: str) -> Iterator[str]:
+        self.disk.make_folder("")
+        path = self._home / preflight_path(nonce)
+        with typed_errors(path):
+            try:
+                path.write_text(nonce)
+                yield str(path)
+            finally:
+                path.unlink(missing_ok=True)
+
+    def prepare(self, head: int) -> None:
+        own = self.run_files.path
+        with typed_errors(own.parent):
+            own.mkdir(parents=True, exist_ok=True)
+            for folder in own.parent.iterdir():  # of processes that are gone: the lock is ours
+                if folder != own:
+                    remove_tree(folder)
+        drop_undecided(self._home, head)
+        drop_leftovers(read_home(self.disk), head)
+        self.disk.make_folder(STAGED)  # durable before a task of the first epoch writes into it
+
+    def discard(self) -> None:
+        """The run files of this process: it has failed to start."""
+        shutil.rmtree(self.run_files.path, ignore_errors=True)
+
+    def for_tasks(self) -> LocalTaskSpace:
+        identity = read_home(self.disk).identity
+        return LocalTaskSpace(str(self._home), identity, str(self.run_files.path))
+
+    def open_range(self, place: WalRange, epoch: int, partitions: int) -> Run:
+        return wal_run(self.disk, EpochRange(place, epoch, partitions))
+
+    def forget(self, floor: int) -> Iterator[str]:
+        home = read_home(self.disk)
+        drop_driver_segments(home, floor)
+        yield "driver"
+        drop_segments(home, floor, keep=set())
+        yield "cores"
+        drop_staged(self._home, floor)
+        yield STAGED
+
+
+def _begun(segment: str) -> int:
+    """The epoch that a segment was made for."""
+    name = parse_segment(segment)
+    assert isinstance(name, CoreSegment), segment
+    return name.epoch
