@@ -32,10 +32,10 @@ from lamina.testing import ManualClock
 from tests.unit.running_engines import NEW, FakeEngine
 from tests.unit.test_cli_support import answer, lamina, without_rights
 
-SQL = """CREATE SOURCE s (k STRING, t TIMESTAMP) USING trades WATERMARK t DELAY OF INTERVAL 1 DAY;
-CREATE STREAM counts AS SELECT k, count(*) AS n FROM s GROUP BY k EMIT ON UPDATE;
+SQL = """CREATE SOURCE s (symbol STRING, ts TIMESTAMP) USING trades WATERMARK ts DELAY OF INTERVAL 1 DAY;
+CREATE STREAM counts AS SELECT symbol, count(*) AS n FROM s GROUP BY symbol EMIT ON UPDATE;
 CREATE SINK out FROM counts USING parquet OPTIONS (path 'out');
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_a_pipeline_that_would_not_work_is_refused_with_its_place(pipeline: Path
     pipeline.write_text(SQL.replace("FROM s GROUP", "FROM nothing GROUP"))
     result = lamina("run", pipeline)
     assert result.exit_code == 2
-    assert f"{pipeline}:2:54" in result.stderr
+    assert f"{pipeline}:2:59" in result.stderr
 
 
 def test_without_pyspark_the_extra_is_named(

@@ -74,7 +74,7 @@ def _start(pipeline: Path, partitions: int, errors: int) -> subprocess.Popen[str
         stderr=errors,
         text=True,
         env={"JDK_JAVA_OPTIONS": _JAVA, **clean},
-        start_new_session=True,  # so that its JVM dies with it
+        start_new_session=True,  # Ctrl-C is for the demo, which then ends it
     )
 
 
@@ -103,7 +103,7 @@ def _events(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
-    """SIGKILL for it and its JVM: nothing of them gets to run one more instruction."""
+    """SIGKILL: it does not get to run one more instruction; its JVM ends when it notices that."""
     if process.poll() is None:
         with suppress(ProcessLookupError):  # it has ended by itself in this instant
             os.killpg(process.pid, signal.SIGKILL)

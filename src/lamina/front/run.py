@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from lamina.clock import Clock, SystemClock
-from lamina.connectors.opening import open_sinks
+from lamina.connectors.opening import sinks_of
 from lamina.errors import SparkLost, UsageError
 from lamina.front.locate import PipelineLike, locate
 from lamina.front.options import RunOptions, settings_of
@@ -84,9 +84,9 @@ def _launch(
 
 
 def _check(pipeline: Pipeline, settings: RunSettings) -> None:
-    """Everything that needs no Spark is checked before one is started."""
+    """What needs no Spark at all; options of sources come next, and then one is started."""
     check_pipeline(pipeline, file=settings.file)
-    sinks = open_sinks(pipeline, settings.folder, home=settings.home, file=settings.file)
+    sinks = [sink.name for sink in sinks_of(pipeline)]
     _check_named("--reuse-state", "stream", settings.engine.reuse_state, pipeline.streams)
     _check_named("--sink-from-now", "sink", settings.recovery.sinks_from_now, sinks)
 
@@ -118,6 +118,9 @@ def _run(
     """Be seen in the home first: a run can be stopped while Spark is still starting."""
     clock, stop = SystemClock(), stop or threading.Event()
     require_spark("running a pipeline")
+    from lamina.spark.running import check  # noqa: PLC0415  an extra
+
+    check(pipeline, settings)
     with (
         stopping(stop),
         present(settings.home, settings.name, clock=clock, listener=watcher.status) as here,

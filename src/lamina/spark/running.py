@@ -13,6 +13,7 @@ from lamina.disk.base import Lock
 from lamina.engine.engine import Engine
 from lamina.engine.opening import open_engine
 from lamina.engine.plans import FailPoint
+from lamina.engine.ports import Sink
 from lamina.pipeline.checks import check_pipeline, order
 from lamina.pipeline.model import Pipeline
 from lamina.running.control import Status
@@ -24,12 +25,12 @@ from lamina.spark.frames import own_session
 from lamina.spark.internals import active
 from lamina.spark.preflight import preflight
 from lamina.spark.runner import RESULTS, SparkRunner, pinned
-from lamina.spark.sources import open_source
+from lamina.spark.sources import SparkSource, open_source
 from lamina.spark.streams import compile_pipeline
 from lamina.store import open_store
 from lamina.workspace.local import LocalWorkspace
 
-__all__ = ["RunSettings", "Until", "Watcher", "open_pipeline", "run", "run_here"]
+__all__ = ["RunSettings", "Until", "Watcher", "check", "open_pipeline", "run", "run_here"]
 
 
 def run(
@@ -48,7 +49,7 @@ def run(
     """
     wanted, clock, stop = run_settings, clock or SystemClock(), stop or threading.Event()
     watcher = watcher or Watcher()
-    check_pipeline(pipeline, file=wanted.file)
+    check(pipeline, wanted)
     with (
         stopping(stop),
         present(wanted.home, wanted.name, clock=clock, listener=watcher.status) as here,
@@ -63,6 +64,21 @@ def run(
             stop=stop,
             fail_point=fail_point,
         ).epoch
+
+
+def check(pipeline: Pipeline, wanted: RunSettings) -> None:
+    """Whether the text, its options and its paths will do; nothing is made, in the home neither."""
+    check_pipeline(pipeline, file=wanted.file)
+    open_ends(pipeline, wanted)
+
+
+def open_ends(
+    pipeline: Pipeline, wanted: RunSettings
+) -> tuple[dict[str, SparkSource], dict[str, Sink]]:
+    """Sources and sinks by name; nothing is made or looked at."""
+    folder, file = wanted.folder, wanted.file
+    sources = {s.name: open_source(s, folder, file=file) for s in pipeline.sources.values()}
+    return sources, open_sinks(pipeline, folder, home=wanted.home, file=file, out=wanted.out)
 
 
 def run_here(
@@ -106,10 +122,8 @@ def open_pipeline(
     fail_point: FailPoint = lambda _: None,
 ) -> Engine:
     """A pipeline that is compiled, claimed and recovered: each `step` is an epoch."""
-    folder, file = wanted.folder, wanted.file
-    sources = {s.name: open_source(s, folder, file=file) for s in pipeline.sources.values()}
-    sinks = open_sinks(pipeline, folder, home=wanted.home, file=file, out=wanted.out)
-    space = LocalWorkspace(wanted.home, clock)
+    sources, sinks = open_ends(pipeline, wanted)
+    space, file = LocalWorkspace(wanted.home, clock), wanted.file
     own = own_session(spark, pinned(wanted.engine.partitions))
     with active(own):
         plan, streams = compile_pipeline(
