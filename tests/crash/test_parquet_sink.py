@@ -14,7 +14,8 @@ import pytest
 
 from lamina.connectors.sink_log import DROP_EVERY, KEPT
 from lamina.engine.ports import Sink
-from lamina.errors import Diverged, Fenced, NotFound, StoreFull
+from lamina.errors import Diverged, Fenced, NotFound, Refused, StoreFull
+from lamina.format.pipeline_record import Owner
 from lamina.format.sink_log import encode_marker
 from lamina.testing.faulty import Killed
 from tests.contract.crash_files import CrashFiles, Platter
@@ -387,3 +388,21 @@ def test_a_folder_that_comes_in_the_way_after_the_decision_stops_and_loses_nothi
     files.remove(target)
     assert world.open().fence(3, PIPELINE).point == output.publication(1).point
     assert world.shown() == {1: [1, 2, 3]}
+
+
+def test_a_claim_paused_at_any_call_takes_no_sink_that_became_another_pipelines() -> None:
+    """Both are new, so that no generation tells them apart."""
+    other = Owner("ff" * 16, "another")
+    calls = At(0, lambda: None)
+    ParquetWorld().open(calls).fence(1, PIPELINE)
+    for nth in range(1, calls.seen + 1):
+        world, got = ParquetWorld(), list[Owner]()
+
+        def come_in_between(world: ParquetWorld = world, got: list[Owner] = got) -> None:
+            with suppress(Refused):
+                got.append(world.open().fence(1, other).pipeline)
+
+        with suppress(Refused):
+            got.append(world.open(At(nth, come_in_between)).fence(1, PIPELINE).pipeline)
+        assert len(got) == 1, f"both have the sink, paused at call {nth}"
+        assert world.open().position().pipeline == got[0]
