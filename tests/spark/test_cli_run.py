@@ -135,7 +135,7 @@ def test_check_explains_state_and_types_and_leaves_nothing_behind(tmp_path: Path
     plan = ask("check", file)
     assert plan.returncode == 0, plan.stderr
     assert "  state      window_end timestamp (key)" in plan.stdout
-    assert "  state      p0 decimal(38,2) (sum)" in plan.stdout
+    assert "  state      sum(price * volume) decimal(38,2) (sum)" in plan.stdout
     assert "turnover decimal(38,2), trades bigint" in plan.stdout
     assert not (tmp_path / ".lamina").exists()
 
