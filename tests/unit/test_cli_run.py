@@ -154,7 +154,7 @@ def test_a_wrapper_around_java_is_not_wrapped_again(
 ) -> None:
     """A second session of a process finds JAVA_HOME as the first one has set it."""
     java = pytest.importorskip("lamina.spark.java")
-    real = tmp_path / "jdk" / "bin" / "java"
+    real = tmp_path / "my $jdk" / "bin" / "java"
     real.parent.mkdir(parents=True)
     real.write_text('#!/bin/sh\necho \'openjdk version "21.0.1"\' >&2\necho "$@"\n')
     real.chmod(0o755)
@@ -163,7 +163,7 @@ def test_a_wrapper_around_java_is_not_wrapped_again(
         home = java.java_home(tmp_path / "scratch")
         monkeypatch.setenv("JAVA_HOME", str(home))
     wrapper = home / "bin" / "java"
-    assert wrapper.read_text().endswith(f'exec "{real}" "$@"\n')
+    assert wrapper.read_text().endswith(f"exec '{real}' \"$@\"\n")
     arguments = ["-x", "--add-modules=jdk.incubator.vector", "a b"]
     ran = subprocess.run([wrapper, *arguments], capture_output=True, check=True, text=True)
     assert ran.stdout == "-x a b\n"

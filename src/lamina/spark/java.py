@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -26,7 +27,7 @@ WRAPPER = """#!/bin/sh
     *) set -- "$@" "$a" ;;
   esac
 done
-exec "{java}" "$@"
+exec {quoted} "$@"
 """
 _WRAPPED = re.compile(r"#!/bin/sh\n# made by lamina for:\n# (.+)\n")
 
@@ -65,7 +66,7 @@ def java_home(scratch: Path, *, signals: str = "") -> Path | None:
     with typed_errors(wrapper):
         wrapper.parent.mkdir(parents=True, exist_ok=True)
         aside = wrapper.with_name(f".java.{os.getpid()}")  # another process may be running it
-        aside.write_text(WRAPPER.format(java=java, signals=signals))
+        aside.write_text(WRAPPER.format(java=java, quoted=shlex.quote(str(java)), signals=signals))
         aside.chmod(0o755)
         aside.replace(wrapper)
     return wrapper.parent.parent
