@@ -27,6 +27,7 @@ from tests.engine.pipelines import (
     UPDATING,
     World,
     expected,
+    kill,
     run_out,
 )
 from tests.unit.wal_logs import everything_below
@@ -220,6 +221,49 @@ def test_a_home_that_lost_its_identity_does_not_get_another(tmp_path: Path) -> N
     assert everything(world) == before
 
 
+# what has changed is said
+
+DEFINED = dict.fromkeys(("trades", "orders", *(s.name for s in STREAMS), *PLAN.sinks), "1" * 64)
+
+
+@pytest.mark.parametrize("checkpoint_epochs", [0, 1])
+def test_what_has_changed_since_the_last_epoch_is_said(
+    checkpoint_epochs: int, tmp_path: Path
+) -> None:
+    world = World(tmp_path, plan=replace(PLAN, definitions=DEFINED))
+    world.settings = replace(world.settings, checkpoint_epochs=checkpoint_epochs)
+    engine = world.open()
+    assert engine.report.changes == ()
+    run_out(engine, epochs=2)
+    kill(engine)
+    changed = {**DEFINED, "large": "2" * 64, "orders": "3" * 64}
+    world.plan = replace(called("p", changed=True), definitions=changed)
+    for _ in range(2):  # a start that commits nothing changes nothing
+        engine = world.open()
+        said = [str(each) for each in engine.report.changes]
+        assert said == ["source 'orders' changed", "stream 'large' changed"]
+        kill(engine)
+    run_out(engine := world.open(), epochs=1)
+    engine.close()
+    assert world.open().report.changes == ()
+
+
+def test_parts_that_come_and_go_are_said(tmp_path: Path) -> None:
+    world = begun(tmp_path)
+    stream = replace(STREAMS[2], name="sums", operators={"sums": UPDATING})
+    sinks = {"vwap": "vwap", "totals": "totals", "sums": "sums"}
+    world.plan = replace(called("p", changed=True), streams=(*STREAMS[:3], stream), sinks=sinks)
+    world.streams = {**LOCAL, "sums": LOCAL["totals"]}
+    engine = world.open(recovery=RecoveryConfig(sinks_from_now=frozenset({"sums"})))
+    assert [str(each) for each in engine.report.changes] == [
+        "stream 'busiest' removed",
+        "stream 'sums' added",
+        "sink 'busiest' removed",
+        "sink 'sums' added",
+    ]
+    engine.close()
+
+
 # what was written before pipelines had ids
 
 
@@ -246,6 +290,7 @@ def test_a_pipeline_from_before_ids_gets_one_and_goes_on(tmp_path: Path) -> None
     assert old_sink(world).position().pipeline == Owner(name="p")
     engine = world.open(sinks={"totals": old_sink(world)})
     assert engine.epoch == 4
+    assert engine.report.changes == ()
     run_out(engine)
     engine.close()
     id = id_of(world)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lamina.cli.run_screen import JsonLines, Lines, LiveTable, RunScreen
-from lamina.cli.run_words import lag, recovery_lines
+from lamina.cli.run_words import lag, recovery_lines, recovery_shape
 from lamina.clock import Clock
 from lamina.disk import LocalDisk
 from lamina.engine.plans import EngineSettings
@@ -23,6 +23,7 @@ from lamina.format.commit import Point
 from lamina.front.places import place_of
 from lamina.front.run import Launch
 from lamina.pipeline.model import Pipeline
+from lamina.protocol.identity import Change
 from lamina.recovery import RecoveryConfig
 from lamina.running.control import Status
 from lamina.running.loop import Loop, Until, Watcher
@@ -264,6 +265,18 @@ def test_a_recovery_is_one_line_and_a_second_for_what_is_left_aside() -> None:
     assert aside == (
         "left aside: 1 epoch that a person gave up, whatever the home h had after epoch 6"
     )
+
+
+def test_what_has_changed_since_the_last_epoch_is_shown() -> None:
+    changes = (Change("source", "clicks", "added"), Change("stream", "totals", "changed"))
+    report = replace(NEW, head_epoch=6, changes=changes)
+    assert list(recovery_lines(report))[1] == (
+        "the pipeline has changed since epoch 6: source 'clicks' added, stream 'totals' changed"
+    )
+    assert recovery_shape(report)["changes"] == [
+        {"part": "source", "name": "clicks", "change": "added"},
+        {"part": "stream", "name": "totals", "change": "changed"},
+    ]
 
 
 def test_the_lag_is_in_words() -> None:

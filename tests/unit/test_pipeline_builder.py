@@ -6,6 +6,7 @@ import pytest
 
 from lamina.errors import BadPipeline
 from lamina.pipeline import Emit, PipelineBuilder, check_pipeline, parse_pipeline
+from tests.unit.test_pipeline_digests import digests
 
 TEXT = """
 CREATE SOURCE trades (symbol STRING, price DECIMAL(12,2), `event time` TIMESTAMP)
@@ -41,7 +42,7 @@ def test_a_program_builds_what_a_file_says() -> None:
     )
     parsed = parse_pipeline(TEXT, ENVIRONMENT)
     assert built == parsed
-    assert built.definition() == parsed.definition()
+    assert digests(built) == digests(parsed)
     assert built.sources["trades"].options["path"].value == "/data/trades"
     check_pipeline(built)
 

@@ -35,7 +35,7 @@ def duration(seconds: float) -> str:
 
 
 def recovery_lines(report: RecoveryReport) -> Iterator[str]:
-    """One line, and a second one for what was not simply taken up again."""
+    """One line, and more for what has changed or was not simply taken up again."""
     if not report.head_epoch and not report.given_up:
         yield "recovered: nothing is there yet, it begins with epoch 1"
     else:
@@ -47,6 +47,9 @@ def recovery_lines(report: RecoveryReport) -> Iterator[str]:
             f"({size(report.bytes_restored)}) and {counted(report.epochs_replayed, 'epoch')} of "
             f"the log ({size(report.bytes_replayed)}), in {report.seconds:.1f} s"
         )
+    if report.changes:
+        said = ", ".join(map(str, report.changes))
+        yield f"the pipeline has changed since epoch {report.head_epoch}: {said}"
     aside = ", ".join(_aside(report))
     if aside:
         yield f"left aside: {aside}"
@@ -76,6 +79,9 @@ def recovery_shape(report: RecoveryReport) -> Shape:
         "torn_bytes": report.torn_bytes,
         "skipped": [str(each.id) for each in report.skipped],
         "given_up": [each.epoch for each in report.given_up],
+        "changes": [
+            {"part": each.part, "name": each.name, "change": each.what} for each in report.changes
+        ],
         "seconds": round(report.seconds, 3),
     }
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from lamina.format.canonical import Json, sha256_hex
+from lamina.format.canonical import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +76,15 @@ class Source:
     place: Place = field(default=NOWHERE, compare=False)
 
     def definition(self) -> Json:
+        """What it is, for comparing: without case, and nothing from the environment is in it."""
         watermark = self.watermark
         return {
-            "columns": [[column.name, column.type] for column in self.columns],
-            "format": self.format,
+            "columns": [[column.name.lower(), column.type.lower()] for column in self.columns],
+            "format": self.format.lower(),
             "options": _written(self.options),
-            "watermark": None if watermark is None else [watermark.column, watermark.delay_us],
+            "watermark": None
+            if watermark is None
+            else [watermark.column.lower(), watermark.delay_us],
         }
 
 
@@ -92,15 +95,6 @@ class Stream:
     emit: Emit | None = None
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)  # values, maybe secret
     place: Place = field(default=NOWHERE, compare=False)  # of the SELECT
-
-    def definition(self) -> Json:
-        return {
-            "select": self.select,
-            "variables": {
-                name: sha256_hex(value.encode()) for name, value in self.variables.items()
-            },
-            "emit": None if self.emit is None else self.emit.value,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +107,8 @@ class Sink:
 
     def definition(self) -> Json:
         return {
-            "stream": self.stream,
-            "format": self.format,
+            "stream": self.stream.lower(),
+            "format": self.format.lower(),
             "options": _written(self.options),
         }
 
@@ -127,14 +121,6 @@ class Pipeline:
     streams: Mapping[str, Stream]
     sinks: Mapping[str, Sink]
 
-    def definition(self) -> Json:
-        """What it is, for hashing and comparing; nothing from the environment is in it."""
-        return {
-            "sources": {name: each.definition() for name, each in self.sources.items()},
-            "streams": {name: each.definition() for name, each in self.streams.items()},
-            "sinks": {name: each.definition() for name, each in self.sinks.items()},
-        }
-
 
 def memory_name(source: str) -> str:
     """The state that is the memory of a source; called so when only files had one."""
@@ -142,4 +128,4 @@ def memory_name(source: str) -> str:
 
 
 def _written(options: Mapping[str, Option]) -> Json:
-    return {name: option.written for name, option in options.items()}
+    return {name.lower(): option.written for name, option in options.items()}

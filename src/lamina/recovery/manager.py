@@ -26,10 +26,16 @@ from lamina.ids import CheckpointId
 from lamina.os_errors import typed_errors
 from lamina.protocol.driver import next_generation
 from lamina.protocol.history import History
-from lamina.protocol.identity import check_claim, check_no_pipeline, check_still_ours, identify
+from lamina.protocol.identity import (
+    changes,
+    check_claim,
+    check_no_pipeline,
+    check_still_ours,
+    identify,
+)
 from lamina.protocol.recovery import Found, Plan, plan_fresh, plan_recovery
 from lamina.protocol.sinks import SinkPosition
-from lamina.recovery.identity import find_owners
+from lamina.recovery.identity import find_owners, record_of
 from lamina.recovery.ranges import in_file_order, read_ranges
 from lamina.recovery.report import report_of
 from lamina.recovery.scan import RecoverableSink, Scan, scan_home
@@ -150,6 +156,9 @@ class RecoveryManager:
             on_failure.pop_all()
         seconds = self._clock.monotonic() - started
         summary = report_of(scan, plan, manifest, replayed, seconds=seconds)
+        before = record_of(scan.driver, manifest, replayed)
+        if before is not None and self._pipeline is not None:
+            summary = replace(summary, changes=changes(before, self._pipeline))
         state = RecoveredState(
             self._disk, plan, manifest, replayed, files, summary, driver.generation
         )

@@ -14,6 +14,7 @@ from lamina.errors import Corrupt
 from lamina.format.commit import CommitRecord, Point, WalRange
 from lamina.format.manifest_model import CheckpointManifest, ConnectorCheckpoint, Run
 from lamina.os_errors import typed_errors
+from lamina.protocol.identity import Change
 from lamina.protocol.recovery import Plan, Skipped
 from lamina.recovery.ranges import read_ranges
 
@@ -50,6 +51,7 @@ class RecoveryReport:
     bytes_restored: int
     bytes_replayed: int
     seconds: float
+    changes: tuple[Change, ...] = ()  # what the pipeline was in `epoch`, and is not today
 
     @property
     def complete(self) -> bool:

@@ -18,12 +18,12 @@ from lamina.engine.ports import Change, Output
 from lamina.engine.steps import Merges
 from lamina.engine.task import HASH, ROWS, VNODE
 from lamina.errors import BadPipeline
-from lamina.format.canonical import Json, sha256_hex
+from lamina.format.canonical import Json
 from lamina.format.manifest import pipeline_hash
 from lamina.pipeline.compile import Aggregation, Stateless, compile_select
+from lamina.pipeline.digests import digests_of, hash_of, words_of
 from lamina.pipeline.model import Emit, Pipeline, Source, Stream
 from lamina.pipeline.select import Select, read_select
-from lamina.pipeline.tokens import Word
 from lamina.pipeline.variables import filled
 from lamina.spark.frames import arrow_schema, view
 from lamina.spark.internals import is_aggregate
@@ -122,13 +122,14 @@ def compile_pipeline(
     streams: dict[str, SparkStream] = {}
     outputs: dict[str, Output] = {}
     plans: list[StreamPlan] = []
+    selects: dict[str, Json] = {}
     meanings: dict[str, Json] = {n: _meaning(s) for n, s in pipeline.sources.items()}
     for each in order:
         updating = {n.lower() for n, out in outputs.items() if out.change is not Change.APPEND}
         stream = pipeline.streams[each]
         compiled = _compile(spark, stream, schemas, named, file, updating=updating)
-        words = read_select(stream, file).script.words
-        meanings[each] = [_words(words, compiled.variables), meanings[compiled.reads]]
+        selects[each] = words_of(read_select(stream, file), compiled.variables)
+        meanings[each] = [selects[each], meanings[compiled.reads]]
         if compiled.operator is not None:
             operator = replace(compiled.operator, definition=pipeline_hash(meanings[each]))
             compiled = replace(compiled, operator=operator)
@@ -145,9 +146,11 @@ def compile_pipeline(
         streams[each] = _bad_rows(spark, each, source, file)
         output = _output(streams[each], Change.APPEND)
         plans.append(StreamPlan(each, (source.name,), frozenset({source.name}), output=output))
+    digests = digests_of(pipeline, selects)
     plan = EnginePlan(
         pipeline=name,
-        pipeline_hash=pipeline_hash(pipeline.definition()),
+        pipeline_hash=hash_of(pipeline, digests),
+        definitions=digests,
         streams=tuple(plans),
         sinks={sink.name: named[sink.stream.lower()] for sink in pipeline.sinks.values()}
         | dict(zip(kept, kept, strict=True)),
@@ -174,16 +177,6 @@ def _meaning(source: Source) -> Json:
     """What of a source its readers' state depends on; where it lies may change."""
     columns: list[Json] = [[column.name.lower(), column.type.lower()] for column in source.columns]
     return [columns, None if source.watermark is None else source.watermark.column.lower()]
-
-
-def _words(words: tuple[Word, ...], variables: Mapping[str, str]) -> Json:
-    """A SELECT without its spaces, comments and upper case; and what its variables are."""
-    texts: list[Json] = [
-        f"'{word.text}'" if word.is_string else word.text if word.is_quoted else word.text.lower()
-        for word in words
-    ]
-    values = {name: sha256_hex(value.encode()) for name, value in variables.items()}
-    return [texts, values]
 
 
 def _compile(

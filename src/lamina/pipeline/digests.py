@@ -1,0 +1,45 @@
+"""What a pipeline is, as digests: to notice that it has changed, and to say what has.
+
+Spaces, comments and case do not count, nor does where the environment puts a variable's value into
+an option. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lamina.format.canonical import Json, digest_of, sha256_hex
+from lamina.ids import fold
+from lamina.pipeline.model import Pipeline
+from lamina.pipeline.select import Select
+
+
+def digests_of(pipeline: Pipeline, selects: Mapping[str, Json]) -> dict[str, str]:
+    """A digest of every source, stream and sink, by name: they share one space of names.
+
+    *selects* has the `words_of` each stream's SELECT.
+    """
+    definitions = {name: source.definition() for name, source in pipeline.sources.items()}
+    definitions |= {name: sink.definition() for name, sink in pipeline.sinks.items()}
+    for stream in pipeline.streams.values():
+        emit = None if stream.emit is None else stream.emit.value
+        definitions[stream.name] = [selects[stream.name], emit]
+    return {name: digest_of(definition) for name, definition in definitions.items()}
+
+
+def words_of(select: Select, variables: Mapping[str, str]) -> Json:
+    """A SELECT without its spaces, comments and upper case; and digests of its variables."""
+    texts: list[Json] = [
+        f"'{word.text}'" if word.is_string else word.text if word.is_quoted else word.text.lower()
+        for word in select.script.words
+    ]
+    values = {name: sha256_hex(value.encode()) for name, value in variables.items()}
+    return [texts, values]
+
+
+def hash_of(pipeline: Pipeline, digests: Mapping[str, str]) -> str:
+    """One digest of all of it: the same in every process and release."""
+    parts = {"sources": pipeline.sources, "streams": pipeline.streams, "sinks": pipeline.sinks}
+    return digest_of(
+        {part: {fold(name): digests[name] for name in names} for part, names in parts.items()}
+    )

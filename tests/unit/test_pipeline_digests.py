@@ -1,0 +1,72 @@
+"""Digests of what a pipeline defines: they change if it does, and only then."""
+
+from __future__ import annotations
+
+import pytest
+
+from lamina.pipeline.digests import digests_of, hash_of, words_of
+from lamina.pipeline.model import Pipeline
+from lamina.pipeline.select import read_select
+from lamina.pipeline.statements import parse_pipeline
+
+TEXT = """
+CREATE SOURCE trades (symbol STRING, ts TIMESTAMP) USING json OPTIONS (path '${IN}')
+  WATERMARK ts DELAY OF INTERVAL 5 SECONDS;
+CREATE STREAM busy AS SELECT symbol, count(*) AS n FROM trades WHERE symbol <> 'A' GROUP BY symbol;
+CREATE SINK out FROM busy USING parquet OPTIONS (path 'out');
+"""
+
+
+def parsed(text: str, **environment: str) -> Pipeline:
+    return parse_pipeline(text, {"IN": "in", **environment})
+
+
+def digests(pipeline: Pipeline) -> dict[str, str]:
+    selects = {
+        name: words_of(read_select(stream, "p"), stream.variables)
+        for name, stream in pipeline.streams.items()
+    }
+    return digests_of(pipeline, selects)
+
+
+def hashed(pipeline: Pipeline) -> str:
+    return hash_of(pipeline, digests(pipeline))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        TEXT.replace("\n", "  -- a comment\n"),
+        TEXT.replace("SELECT symbol", "select  Symbol"),
+        TEXT.replace("trades", "Trades").replace("busy", "BUSY").replace("SINK out", "SINK Out"),
+        TEXT.replace("STRING", "string").replace(
+            "USING parquet OPTIONS (path", "using PARQUET options (Path"
+        ),
+    ],
+    ids=["comments", "words", "names", "types and options"],
+)
+def test_what_means_the_same_has_the_same_hash(other: str) -> None:
+    assert hashed(parsed(other)) == hashed(parsed(TEXT))
+
+
+@pytest.mark.parametrize(
+    ("other", "changed"),
+    [
+        (TEXT.replace("5 SECONDS", "6 SECONDS"), "trades"),
+        (TEXT.replace("'A'", "'a'"), "busy"),
+        (TEXT.replace("path 'out'", "path 'elsewhere'"), "out"),
+    ],
+)
+def test_a_change_is_of_one_part(other: str, changed: str) -> None:
+    before, after = digests(parsed(TEXT)), digests(parsed(other))
+    assert {name for name in before if before[name] != after[name]} == {changed}
+    assert hashed(parsed(other)) != hashed(parsed(TEXT))
+
+
+def test_where_the_environment_puts_a_source_is_no_change() -> None:
+    assert hashed(parsed(TEXT, IN="elsewhere")) == hashed(parsed(TEXT))
+
+
+def test_a_part_more_is_another_hash() -> None:
+    more = TEXT + "CREATE SINK again FROM busy USING parquet OPTIONS (path 'out');"
+    assert hashed(parsed(more)) != hashed(parsed(TEXT))
