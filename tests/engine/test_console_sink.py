@@ -14,7 +14,7 @@ import pytest
 
 from lamina.connectors.console import ConsoleSink
 from lamina.connectors.opening import open_sink
-from lamina.connectors.positions import HomePositions
+from lamina.connectors.positions import NotedPosition
 from lamina.engine.ports import Publication, Sink
 from lamina.errors import BadPipeline, Fenced
 from lamina.format.commit import Point
@@ -24,6 +24,7 @@ from lamina.pipeline.model import Sink as Definition
 from lamina.protocol.sinks import SinkPosition
 from lamina.testing.faulty import Killed
 from lamina.workspace.model import Staged
+from lamina.workspace.notes import LocalNotes
 from lamina.workspace.staging import HomeStaged
 from tests.engine.pipelines import LIMITS, ORDERS, TRADES, World, expected, kill, run_out
 
@@ -39,14 +40,16 @@ class Terminal(World):
     screen: StringIO = field(default_factory=StringIO)
 
     def sinks(self) -> dict[str, Sink]:
-        shown = ConsoleSink("totals", self.screen, HomePositions(self.home, "totals"), rows_max=3)
+        shown = ConsoleSink(
+            "totals", self.screen, NotedPosition(LocalNotes(self.home), "totals"), rows_max=3
+        )
         return {**super().sinks(), "totals": shown}
 
     def shown(self) -> list[tuple[int, int]]:
         return [(int(epoch), int(rows)) for epoch, rows in TITLE.findall(self.screen.getvalue())]
 
 
-class Dying(HomePositions):
+class Dying(NotedPosition):
     """Killed when the rows of its third epoch are out, before it has made a note of that."""
 
     def save(self, position: SinkPosition) -> None:
@@ -71,7 +74,7 @@ def test_killed_after_it_was_shown_an_epoch_is_shown_again_and_none_is_left_out(
     tmp_path: Path,
 ) -> None:
     world = Terminal(tmp_path)
-    dying = ConsoleSink("totals", world.screen, Dying(world.home, "totals"))
+    dying = ConsoleSink("totals", world.screen, Dying(LocalNotes(world.home), "totals"))
     engine = world.open(sinks={**world.sinks(), "totals": dying})
     with pytest.raises(Killed):
         run_out(engine)
@@ -85,7 +88,9 @@ def test_killed_after_it_was_shown_an_epoch_is_shown_again_and_none_is_left_out(
 
 def test_who_was_fenced_shows_nothing(tmp_path: Path) -> None:
     screen = StringIO()
-    old, new = (ConsoleSink("out", screen, HomePositions(tmp_path, "out")) for _ in range(2))
+    old, new = (
+        ConsoleSink("out", screen, NotedPosition(LocalNotes(tmp_path), "out")) for _ in range(2)
+    )
     old.fence(1, Owner("p"))
     new.fence(2, Owner("p"))
     with pytest.raises(Fenced):
@@ -125,7 +130,7 @@ def test_times_beyond_pythons_years_are_shown_as_numbers(tmp_path: Path) -> None
     data = (tmp_path / "far.parquet").read_bytes()
     staged = Staged("far.parquet", len(data), hashlib.sha256(data).hexdigest(), 2)
     screen = TextIOWrapper(BytesIO(), encoding="ascii")
-    sink = ConsoleSink("\u00fcber", screen, HomePositions(tmp_path, "\u00fcber"))
+    sink = ConsoleSink("\u00fcber", screen, NotedPosition(LocalNotes(tmp_path), "\u00fcber"))
     sink.fence(1, Owner("p"))
     sink.publish(Publication(Owner("p"), 1, Point(1, "d"), [staged], HomeStaged(tmp_path)))
     screen.seek(0)

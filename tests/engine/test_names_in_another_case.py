@@ -10,7 +10,7 @@ import pytest
 
 from lamina.connectors.files import FilesSource
 from lamina.connectors.memory import MemorySink
-from lamina.connectors.positions import HomePositions
+from lamina.connectors.positions import NotedPosition
 from lamina.engine.engine import StreamPlan
 from lamina.engine.ports import Publication, Sink, Source
 from lamina.engine.spelling import respelled, stored_name
@@ -21,6 +21,7 @@ from lamina.pipeline.statements import parse_pipeline
 from lamina.protocol.driver import Commit
 from lamina.protocol.sinks import SinkPosition
 from lamina.recovery import RecoveryConfig
+from lamina.workspace.notes import LocalNotes
 from tests.engine.pipelines import LOCAL, PLAN, World, expected, kill, run_out
 from tests.engine.test_file_sources import FilesWorld, assert_each_was_read_once, filled
 
@@ -151,11 +152,11 @@ def test_two_stored_names_that_differ_only_in_case_are_told_apart_by_exact_spell
 
 def test_the_position_of_a_console_sink_is_found_in_any_case(tmp_path: Path) -> None:
     position = SinkPosition(Owner("a" * 32, "p"), 3, Point(7, "ab" * 32))
-    HomePositions(tmp_path, "Out").save(position)
-    assert HomePositions(tmp_path, "out").load() == position
+    NotedPosition(LocalNotes(tmp_path), "Out").save(position)
+    assert NotedPosition(LocalNotes(tmp_path), "out").load() == position
     later = replace(position, point=Point(8, "cd" * 32))
-    HomePositions(tmp_path, "OUT").save(later)
-    assert HomePositions(tmp_path, "Out").load() == later
+    NotedPosition(LocalNotes(tmp_path), "OUT").save(later)
+    assert NotedPosition(LocalNotes(tmp_path), "Out").load() == later
     assert [path.name for path in (tmp_path / "sinks").iterdir()] == ["Out.json"]
 
 

@@ -37,7 +37,7 @@ from lamina.wal.scan import all_segments, cores_of
 COLUMNS = ("SEVERITY", "CODE", "FILE", ">BYTE", "MESSAGE", "EXPECTED", "ACTUAL")
 
 # What a kill may leave of a file that was being made, and of a question to executors.
-_ASIDE = re.compile(r"home\.json\.[0-9a-f]{32}|\.status\.json\.[0-9]+|preflight-[^/]+")
+_ASIDE = re.compile(r"home\.json\.[0-9a-f]{32}|\.status\.json\.[0-9a-f]+|preflight-[^/]+")
 _PIPELINES = {STAGED, STATE, STATUS, REQUESTS, SINKS}  # beside the log: docs/FORMAT.md
 
 

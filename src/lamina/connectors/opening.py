@@ -11,10 +11,11 @@ from lamina.connectors.console import ConsoleSink
 from lamina.connectors.folder import is_passed_over
 from lamina.connectors.parquet import ParquetSink
 from lamina.connectors.paths import check_options, folder_of, option_of, whole_number
-from lamina.connectors.positions import HomePositions
+from lamina.connectors.positions import NotedPosition
 from lamina.engine.ports import Sink as EngineSink
 from lamina.pipeline.model import Pipeline, Sink, Source
 from lamina.pipeline.tokens import bad_at
+from lamina.workspace.notes import LocalNotes
 
 SINKS = ("parquet", "console")
 BAD_ROWS_PATH = "bad_rows_path"
@@ -120,6 +121,8 @@ def open_sink(
     if sink.format == "console":
         check_options(sink, ("rows",), file=file)
         rows = whole_number(sink, "rows", ROWS_SHOWN, file=file)
-        return ConsoleSink(sink.name, out or sys.stdout, HomePositions(home, sink.name), rows)
+        return ConsoleSink(
+            sink.name, out or sys.stdout, NotedPosition(LocalNotes(home), sink.name), rows
+        )
     message = f"the sink {sink.name!r} has the format {sink.format!r}, which is not known"
     raise bad_at(message, file, sink.place, f"There is {', '.join(SINKS)}")

@@ -6,47 +6,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from io import BytesIO
-from pathlib import Path
 
-from lamina.disk.files import LocalFiles, make_folder, replace
 from lamina.engine.spelling import stored_name
-from lamina.format.home_names import parse_sink_position, sink_position_path
+from lamina.format.home_names import SINKS, parse_sink_position, sink_position_path
 from lamina.format.pipeline_record import NOBODY
 from lamina.format.sink_log import SinkEntry
 from lamina.format.sink_position import decode_position, encode_position
-from lamina.os_errors import typed_errors
 from lamina.protocol.sinks import SinkPosition
+from lamina.workspace.base import Notes
 
 
 @dataclass(frozen=True, slots=True)
-class HomePositions:
-    """Of the sink *name* of the pipeline in *home*."""
+class NotedPosition:
+    """Of the sink *name* of a pipeline, among the notes of its workspace."""
 
-    home: Path
+    notes: Notes
     name: str
 
     @property
-    def _path(self) -> Path:
-        """Case does not tell sinks apart: a file that is there keeps its name."""
-        home = self.home.absolute()
-        folder = (home / sink_position_path(self.name)).parent
-        there = map(parse_sink_position, LocalFiles().names(folder))
+    def _note(self) -> str:
+        """Case does not tell sinks apart: a note that is there keeps its name."""
+        there = (parse_sink_position(name) for name in self.notes.names(SINKS))
         names = [name for name in there if name is not None]
-        return home / sink_position_path(stored_name(self.name, names, "the position of"))
+        return sink_position_path(stored_name(self.name, names, "the position of"))
 
     def load(self) -> SinkPosition:
-        path = self._path
-        with typed_errors(path):
-            if not path.exists():
-                return SinkPosition(NOBODY, 0, None)
-            data = path.read_bytes()
-        found = decode_position(data, str(path))
+        note = self._note
+        data = self.notes.read(note)
+        if data is None:
+            return SinkPosition(NOBODY, 0, None)
+        found = decode_position(data, self.notes.where(note))
         return SinkPosition(found.pipeline, found.generation, found.point)
 
     def save(self, position: SinkPosition) -> None:
         at = SinkEntry(position.pipeline, position.generation, position.point)
-        with typed_errors(self._path):
-            files = LocalFiles()
-            make_folder(files, self._path.parent)
-            replace(files, self._path, BytesIO(encode_position(at)))
+        self.notes.write(self._note, encode_position(at))

@@ -21,7 +21,7 @@ from lamina.errors import Corrupt
 from lamina.format import canonical
 from lamina.format.canonical import Json
 from lamina.format.home_names import STATUS, request_path
-from lamina.os_errors import typed_errors
+from lamina.workspace.notes import LocalNotes
 
 
 class Ask(Enum):
@@ -94,10 +94,10 @@ class Status:
 
 def read_status(home: Path) -> Status | None:
     """What was said last; None if nothing was, or nothing that can be read."""
-    path = home / STATUS
+    notes = LocalNotes(home)
+    data = notes.read(STATUS)
     try:
-        with typed_errors(path):
-            found = canonical.decode(path.read_bytes(), str(path)) if path.exists() else None
+        found = None if data is None else canonical.decode(data, notes.where(STATUS))
         if not isinstance(found, dict):
             return None
         known = {each.name for each in fields(Status)}
@@ -108,35 +108,29 @@ def read_status(home: Path) -> Status | None:
 
 def write_status(home: Path, status: Status) -> None:
     """Whole or not at all; not synced: it is of no use after a power cut."""
-    _replace(home / STATUS, canonical.encode(status.shape()))
+    LocalNotes(home).write(STATUS, canonical.encode(status.shape()), durable=False)
 
 
 def ask(home: Path, what: Ask, of: Status) -> None:
     """Leave a request for the run that says *of* itself in *home*."""
-    path = _request(home, what)
-    with typed_errors(path):
-        path.parent.mkdir(exist_ok=True)
     legacy: dict[str, Json] = {"pid": of.pid, "host": of.host}  # all that older releases look at
-    _replace(path, canonical.encode({"run": of.run} if of.run else legacy))
+    data = canonical.encode({"run": of.run} if of.run else legacy)
+    LocalNotes(home).write(request_path(what.value), data, durable=False)
 
 
 def is_asked(home: Path, what: Ask) -> bool:
     """Whether a request is there and not answered, whomever it is for."""
-    path = _request(home, what)
-    with typed_errors(path):
-        return path.exists()
+    return LocalNotes(home).read(request_path(what.value)) is not None
 
 
 def take_request(home: Path, what: Ask, run: str) -> bool:
     """Whether this *run* is asked; a request for another one is from the past and is removed."""
-    path = _request(home, what)
-    with typed_errors(path):
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            return False
+    notes, name = LocalNotes(home), request_path(what.value)
+    data = notes.read(name)
+    if data is None:
+        return False
     try:
-        meant = canonical.decode(data, str(path)) == {"run": run}
+        meant = canonical.decode(data, notes.where(name)) == {"run": run}
     except Corrupt:
         meant = False
     if not meant:
@@ -146,17 +140,4 @@ def take_request(home: Path, what: Ask, run: str) -> bool:
 
 def answer(home: Path, what: Ask) -> None:
     """Done: the request goes, and whoever waits for that sees it."""
-    path = _request(home, what)
-    with typed_errors(path):
-        path.unlink(missing_ok=True)
-
-
-def _request(home: Path, what: Ask) -> Path:
-    return home / request_path(what.value)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    with typed_errors(path):
-        aside.write_bytes(data)
-        aside.replace(path)
+    LocalNotes(home).remove(request_path(what.value))

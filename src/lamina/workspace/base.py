@@ -76,6 +76,10 @@ class Notes(Protocol):
         """For people."""
         ...
 
+    def names(self, folder: str) -> list[str]:
+        """What lies in a folder of notes; nothing if there is none."""
+        ...
+
     def read(self, name: str) -> bytes | None:
         """None if there is no such note."""
         ...

@@ -19,6 +19,11 @@ class LocalNotes:
     def where(self, name: str) -> str:
         return str(self._home / name)
 
+    def names(self, folder: str) -> list[str]:
+        path = self._home / folder
+        with typed_errors(path):
+            return self._files.names(path)
+
     def read(self, name: str) -> bytes | None:
         path = self._home / name
         with typed_errors(path):
