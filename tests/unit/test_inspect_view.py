@@ -58,6 +58,12 @@ def test_every_epoch_has_its_rows(shop: Shop, at: Any, expected: dict[Any, int])
         assert view.count("totals") == len(expected)
 
 
+def test_state_is_found_in_any_case(shop: Shop) -> None:
+    with open_view(shop.folder, "head") as view:
+        assert view.info("TOTALS") == view.info("totals")
+        assert orders_of(view.to_arrow("Totals")) == AT_4
+
+
 def test_checkpoints_need_no_home_and_epochs_between_them_do(shop: Shop) -> None:
     with open_view(shop.store, "monday") as view:
         assert orders_of(view.to_arrow("totals")) == MONDAY

@@ -74,8 +74,9 @@ def _line(entry: Entry) -> str:
 
 def _says(body: Body) -> str:
     match body:
-        case Takeover(generation, home):
-            return f"generation {generation} from {home}"
+        case Takeover(generation, home, pipeline):
+            whose = f", pipeline {pipeline.owner.name!r}" if pipeline else ""
+            return f"generation {generation} from {home}{whose}"
         case Checkpoint():
             parent = f" on {body.parent}" if body.parent else ""
             return f"{body.id} epoch {body.epoch}{parent}, {size(body.total_size)}"

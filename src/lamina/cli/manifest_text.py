@@ -58,7 +58,8 @@ def _facts(where: str, manifest: CheckpointManifest) -> Iterable[tuple[str, str]
     yield "created", utc(m.timestamp_ms)
     yield "generation", str(m.generation)
     yield "parent", parent
-    yield "pipeline", f"{m.pipeline_id or '-'}, hash {m.pipeline_hash or '-'}"
+    whose = str(m.pipeline.owner) if m.pipeline else m.pipeline_id or "-"
+    yield "pipeline", f"{whose}, hash {m.pipeline_hash or '-'}"
     yield "commit", m.commit_digest or "-"
     yield "watermark", "-" if m.watermark is None else str(m.watermark)
     yield "vnodes", str(m.vnode_count)

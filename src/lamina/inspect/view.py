@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.progress import Progress, Report, silent
+from lamina.engine.spelling import stored_name
 from lamina.errors import NotFound, UsageError
 from lamina.format.commit import CommitRecord
 from lamina.format.manifest_model import CheckpointManifest, Column, KeyedState, OperatorRuns
@@ -103,7 +104,7 @@ class View:
 
     def info(self, operator: str) -> OperatorInfo:
         """From manifest and log alone: no file is fetched."""
-        self._check(operator)
+        operator = self._find(operator)
         entries = [run for runs in self._runs(operator).partitions.values() for run in runs]
         files = {entry.sha256: entry for entry in entries}  # after a change of P, slices of one
         logged = self._log.get(operator, FoundState())
@@ -161,7 +162,7 @@ class View:
 
     def lists(self, operator: str, report: Report = silent) -> Lists | None:
         """The runs of an operator, fetched when first asked for; None if it has none."""
-        self._check(operator)
+        operator = self._find(operator)
         if operator not in self._lists:
             self._lists[operator] = self._open(operator, report)
         return self._lists[operator]
@@ -180,7 +181,9 @@ class View:
 
     # steps
 
-    def _check(self, operator: str) -> None:
+    def _find(self, operator: str) -> str:
+        """As it is spelled here: streams are asked for in any case."""
+        operator = stored_name(operator, {*self.operators, *self.not_keyed}, "the state of")
         if operator in self.not_keyed:
             raise UsageError(f"{operator!r} is not keyed state: it has no keys and no columns")
         if operator not in self._stored and operator not in self._log:
@@ -188,6 +191,7 @@ class View:
                 f"there is no operator {operator[:80]!r} at epoch {self.epoch}",
                 advice=f"Those with keyed state: {', '.join(self.operators) or 'none'}",
             )
+        return operator
 
     def _runs(self, operator: str) -> OperatorRuns:
         return self._stored.get(operator, OperatorRuns())
