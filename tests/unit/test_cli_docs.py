@@ -66,6 +66,7 @@ def test_the_examples_print_what_the_page_says(
     make_homes(tmp_path)
     make_shop(tmp_path / "shop")
     shutil.copy(GOLDEN / "v1" / "full-0.20.json", tmp_path / "laminardb-v1.json")
+    shutil.copytree(GOLDEN / "v1" / "release-0.18", tmp_path / "laminardb")
     monkeypatch.chdir(tmp_path)
     session = Session(tmp_path)
     now = BLOCK.sub(lambda block: session.run(block[0]), page)
@@ -180,6 +181,8 @@ def documents(pipeline: Pipeline, target: Path) -> Iterator[tuple[str, Any]]:
     for line in asked:
         words = line.split()
         yield line, answer(lamina(*words, "--store", pipeline.root, "--json"))
+    line = f"import {GOLDEN / 'v1' / 'release-0.18'}"
+    yield line, answer(lamina(*line.split(), "--store", f"{target}-imported", "--json"))
 
 
 def test_every_field_of_every_answer_is_in_the_page(tmp_path: Path) -> None:

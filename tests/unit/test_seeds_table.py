@@ -104,6 +104,7 @@ REQUIRED = {
         RecoveryConfig::with_collect_state_changes RecoveryConfig::with_max_wal_entries
         RecoveryManager RecoveryManager::new RecoveryManager::recover
         RecoveryManager::recover_simple RecoveryManager::recover_with_changes
+        WriteAheadLog::new WriteAheadLog::set_sync_on_write
         validate_checkpoint wal_size test_recovered_state_empty test_recovery_config
         test_recovery_no_checkpoint_no_wal test_recovery_with_checkpoint_only
         test_recovery_with_wal_only test_recovery_checkpoint_plus_wal

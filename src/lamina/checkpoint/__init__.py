@@ -3,6 +3,7 @@
 from lamina.checkpoint.checkpointer import Checkpointer, PartitionData
 from lamina.checkpoint.commit_log import CommitLog
 from lamina.checkpoint.gc import FolderPlan, GcPlan, delete_checkpoint, plan_gc, run_gc
+from lamina.checkpoint.importing import LaminarCheckpoint, import_checkpoint, read_checkpoint
 from lamina.checkpoint.progress import Progress
 from lamina.checkpoint.savepoints import (
     Savepoint,
@@ -21,6 +22,7 @@ __all__ = [
     "CopyReport",
     "FolderPlan",
     "GcPlan",
+    "LaminarCheckpoint",
     "PartitionData",
     "Problem",
     "Progress",
@@ -31,8 +33,10 @@ __all__ = [
     "delete_checkpoint",
     "drop_savepoint",
     "find_savepoint",
+    "import_checkpoint",
     "list_savepoints",
     "plan_gc",
+    "read_checkpoint",
     "run_gc",
     "verify",
 ]

@@ -11,14 +11,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from lamina.checkpoint.background import Background
+from lamina.checkpoint.carrying import carry
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.state import SavedState, save
 from lamina.errors import Corrupt, NotFound, Refused
-from lamina.format.commit import CommitRecord
+from lamina.format.commit import CommitRecord, Point
 from lamina.format.log import Begin, Committed
 from lamina.format.manifest import with_operators
 from lamina.format.manifest_model import CheckpointManifest, SinkCommitStatus
 from lamina.format.pipeline_record import PipelineRecord
+from lamina.format.validation_state import is_sha256
 from lamina.ids import CheckpointId
 from lamina.state.local import RunFolder
 from lamina.state.operator import OperatorState
@@ -71,16 +73,20 @@ class Saver:
         commit: CommitRecord,
         operators: Mapping[str, OperatorState],
         *,
-        parent: CheckpointId | None,
+        base: CheckpointManifest | None,
         pipeline: Pipeline = NO_PIPELINE,
     ) -> Saving:
-        """Start one; what it gives may be an earlier one, which turns out to exist already."""
-        return Saving(commit.epoch, lambda: self._save(_Work(commit, operators, pipeline), parent))
+        """Start one; what it gives may be an earlier one, which turns out to exist already.
 
-    def _save(self, work: _Work, parent: CheckpointId | None) -> Saved:
+        *base* is the checkpoint that the state goes on from.
+        """
+        work = _Work(commit, operators, base, pipeline)
+        return Saving(commit.epoch, lambda: self._save(work))
+
+    def _save(self, work: _Work) -> Saved:
         if landed := self._landed():
             return landed
-        parent = self._usable(parent)
+        parent = self._usable(work.base.checkpoint_id if work.base else None)
         try:
             return self._make(work, parent)
         except Refused:
@@ -122,7 +128,14 @@ class Saver:
         state = save(
             self._checkpointer, begin, operators, self._folder, compression=self._compression
         )
-        manifest = with_operators(_head(begin, work), state.entries())
+        carried = carry(self._checkpointer, begin, work.base)
+        head = replace(
+            _head(begin, work),
+            operator_states=carried.operator_states,
+            sidecar=carried.sidecar,
+            table_store_path=carried.table_store_path,
+        )
+        manifest = with_operators(head, {**carried.operators, **state.entries()})
         self._unclear = _Attempt(begin, manifest, state)
         committed = self._checkpointer.commit(begin, manifest)
         self._unclear = None
@@ -143,6 +156,7 @@ class _Work:
 
     commit: CommitRecord
     operators: Mapping[str, OperatorState]
+    base: CheckpointManifest | None
     pipeline: Pipeline
 
 
@@ -161,7 +175,7 @@ def _head(begin: Begin, work: _Work) -> CheckpointManifest:
         parent_id=begin.parent,
         parent_epoch=commit.parent.epoch if commit.parent else None,
         commit_digest=commit.digest,
-        parent_commit_digest=commit.parent.digest if commit.parent else None,
+        parent_commit_digest=_digest_of(commit.parent),
         source_offsets=commit.source_offsets,
         table_offsets=commit.table_offsets,
         watermark=commit.watermark,
@@ -173,3 +187,8 @@ def _head(begin: Begin, work: _Work) -> CheckpointManifest:
         sink_epochs=pipeline.sink_epochs,
         sink_commit_statuses=pipeline.sink_statuses,
     )
+
+
+def _digest_of(parent: Point | None) -> str | None:
+    """None for a checkpoint that no COMMIT was made for: there its id stands for the digest."""
+    return parent.digest if parent is not None and is_sha256(parent.digest) else None

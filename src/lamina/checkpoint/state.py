@@ -140,6 +140,15 @@ def _keys_text(keys: Sequence[Column], meanings: Sequence[str]) -> str:
     return ", ".join(f"{name} {c.type}" for name, c in zip(names, keys, strict=True))
 
 
+def check_readable(name: str, entries: OperatorRuns | None) -> None:
+    """State that is not keyed columns is carried on, and cannot be gone on with."""
+    if entries is not None and entries.partitions and entries.keyed is None:
+        raise StateChanged(
+            f"{name}: the checkpoint holds state of this name that Lamina did not write as columns",
+            advice="Use another name; the state that is there is kept as it is",
+        )
+
+
 def range_of_ranks(ranks: tuple[int, int]) -> SlotRange:
     return SlotRange(ranks[0] << 56, ((ranks[1] + 1) << 56) - 1)
 

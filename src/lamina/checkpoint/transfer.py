@@ -73,7 +73,7 @@ def _same_place(source: Checkpointer, target: Checkpointer) -> bool:
 def _copy(
     source: Checkpointer, manifest: CheckpointManifest, target: Checkpointer, report: Report
 ) -> Committed:
-    begin = _claim(source, manifest.checkpoint_id, target)
+    begin = claim(target, manifest.checkpoint_id, source.store.url)
     if begin is None:
         return target.find(manifest.checkpoint_id)
     _mark_folders(target, begin, manifest)
@@ -108,13 +108,16 @@ def _check_target(now: History, target: Checkpointer) -> None:
         )
 
 
-def _claim(source: Checkpointer, id: CheckpointId, target: Checkpointer) -> Begin | None:
-    """Take the target over as nobody's home; a pipeline that lives there is left alone."""
+def claim(target: Checkpointer, id: CheckpointId, origin: str) -> Begin | None:
+    """Take the target over as nobody's home; None if it has the checkpoint already.
+
+    A pipeline that lives there is left alone.
+    """
 
     def nobody(now: History) -> str:
         """Judged on the log that the TAKEOVER is written to, not on an earlier look."""
         _check_target(now, target)
-        return f"{COPY_HOME}{source.store.url}"
+        return f"{COPY_HOME}{origin}"
 
     history = target.log.take_over(nobody)
     if history.find(id) is not None:

@@ -47,6 +47,7 @@ CHECKPOINTS: Section = {
     "gc": Entry("gc", "gc_command", "Forget old checkpoints and delete what nothing needs."),
     "delete": Entry("deletion", "delete_command", "Delete one checkpoint."),
     "copy": Entry("copying", "copy_command", "Copy a checkpoint and verify the copy."),
+    "import": Entry("importing", "import_command", "Import a checkpoint of LaminarDB."),
 }
 STATE: Section = {
     "inspect": Entry("inspect", "inspect_command", "Show keyed state as rows."),

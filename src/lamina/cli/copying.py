@@ -45,12 +45,12 @@ def copy_command(
         screen.json(places | shapes.copy(copied))
     else:
         where = receiver.paths.checkpoint_dir(id)
-        _print(screen, copied, f"{receiver.store.url}/{where}")
+        print_copied(screen, "copied", copied, f"{receiver.store.url}/{where}")
 
 
-def _print(screen: Screen, copied: CopyReport, where: str) -> None:
+def print_copied(screen: Screen, verb: str, copied: CopyReport, where: str) -> None:
     amount = f"{counted(copied.objects, 'object')}, {size(copied.bytes)}"
-    screen.line(f"copied {copied.checkpoint.id}, epoch {copied.checkpoint.epoch}: {amount}")
+    screen.line(f"{verb} {copied.checkpoint.id}, epoch {copied.checkpoint.epoch}: {amount}")
     screen.line(f"    to {where}")
     read = counted(copied.verified.objects_read, "object")
     screen.line(f"verified: {read} read back and compared by digest")

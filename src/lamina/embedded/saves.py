@@ -77,7 +77,7 @@ class Saves:
 
     def _begin(self) -> Saving:
         operators = {name: table.settled() for name, table in self._tables.items()}
-        return self._saver.begin(self.commits[-1], operators, parent=self.base_id)
+        return self._saver.begin(self.commits[-1], operators, base=self.base)
 
     def _take(self) -> Committed:
         """Use the one that was made; if it is one from before, begin the one that was wanted."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 from lamina.checkpoint import create_savepoint
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.savepoints import Savepoint
+from lamina.checkpoint.state import check_readable
 from lamina.disk import Owner
 from lamina.embedded.byte_table import BYTE_TABLE, BYTES, Puts, check_bytes, value_of
 from lamina.embedded.fetching import fetch_runs, find_checkpoint
@@ -143,6 +144,8 @@ class EmbeddedStore:
             merges = known.schema.merges if known else ()
         schema = StateSchema(key, value, time, tuple(merges))
         if known is None:
+            base = self._saves.base
+            check_readable(name, base.operators.get(name) if base else None)
             check_name(name)  # it becomes a part of paths, once its state has outgrown a manifest
             state = OperatorState.open(schema, self._partitions)
             known = self._tables[name] = Table(name, state, self._rebuild)

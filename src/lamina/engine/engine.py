@@ -303,7 +303,8 @@ class Engine:
             parent=self._head,
             follows=self._driver.head,
             partitions=self._settings.partitions,
-            source_offsets={**self._aside, **offsets_after(plan, after)},
+            source_offsets={**self._aside, **offsets_after(plan, after, self._plan.connectors)},
+            table_offsets=self._recovered.state.table_offsets,  # no stream reads one: as they were
             watermark=plan.watermarks.of(frozenset(self._plan.delays_us)),
             source_watermarks=dict(after.by_source),
             ranges=tuple(place for task in done for place in task.ranges),

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from lamina.engine.model import Offset, Seen, SourceRange
 from lamina.errors import Refused
-from lamina.format.manifest_model import ConnectorCheckpoint
+from lamina.format.manifest_model import CONNECTOR_TYPE, ConnectorCheckpoint
 
 END_US = (1 << 63) - 2
 """The watermark of a source that is drained: what ends later ends never."""
@@ -118,11 +118,16 @@ def _latest(
 
 
 def stood_at(
-    epoch: int, end: Offset, *, applied: int | None, ahead: int | None = None
+    epoch: int,
+    end: Offset,
+    *,
+    applied: int | None,
+    ahead: int | None = None,
+    connector: str | None = None,
 ) -> ConnectorCheckpoint:
     """Where a source stands after an epoch, and what the next one must know of its event time."""
-    kept = {_APPLIED: applied, _AHEAD: ahead}
-    metadata = {name: str(time) for name, time in kept.items() if time is not None}
+    kept = {_APPLIED: applied, _AHEAD: ahead, CONNECTOR_TYPE: connector}
+    metadata = {name: str(value) for name, value in kept.items() if value is not None}
     return ConnectorCheckpoint(dict(end), epoch, metadata)
 
 

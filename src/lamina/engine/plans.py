@@ -37,6 +37,7 @@ class EnginePlan:
     delays_us: Mapping[str, int]  # of sources with a watermark
     settings: Mapping[str, str] = field(default_factory=dict)  # what results depend on (R9)
     definitions: Mapping[str, str] = field(default_factory=dict)  # name -> digest of what it is
+    connectors: Mapping[str, str] = field(default_factory=dict)  # source -> what it is read with
 
     def record(self, sources: Iterable[str]) -> PipelineRecord:
         """What is written down of it; the id is found, or made, when it is claimed."""

@@ -11,11 +11,19 @@ from lamina.format.commit import CommitRecord, StagedFile
 from lamina.format.manifest_model import ConnectorCheckpoint
 
 
-def offsets_after(plan: EpochPlan, after: Watermarks) -> dict[str, ConnectorCheckpoint]:
+def offsets_after(
+    plan: EpochPlan, after: Watermarks, connectors: Mapping[str, str]
+) -> dict[str, ConnectorCheckpoint]:
     """Where every source stands, with the watermark that was applied to it."""
     applied = plan.watermarks.by_source
     return {
-        name: stood_at(plan.epoch, each.end, applied=applied.get(name), ahead=after.ahead.get(name))
+        name: stood_at(
+            plan.epoch,
+            each.end,
+            applied=applied.get(name),
+            ahead=after.ahead.get(name),
+            connector=connectors.get(name),
+        )
         for name, each in plan.ranges.items()
     }
 

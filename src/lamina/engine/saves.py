@@ -22,6 +22,7 @@ from lamina.engine.publishing import Publisher
 from lamina.engine.states import States
 from lamina.errors import Corrupt, NotFound, StoreError
 from lamina.format.commit import AdoptRecord, CheckpointRecord, CommitRecord
+from lamina.format.manifest_model import CheckpointManifest
 from lamina.ids import CheckpointId
 from lamina.protocol.retention import wal_floor
 from lamina.recovery.manager import Recovered
@@ -62,8 +63,16 @@ class Saves:
         self._sweep_error = ""
         self._saved_at = clock.monotonic()
         self._due_since: int | None = None  # how many epochs there were when one became due
-        self.base: CheckpointId | None = state.manifest.checkpoint_id if state.manifest else None
-        self.base_epoch = state.manifest.epoch if state.manifest else 0
+        self._base: CheckpointManifest | None = state.manifest
+
+    @property
+    def base(self) -> CheckpointId | None:
+        """The last checkpoint."""
+        return self._base.checkpoint_id if self._base else None
+
+    @property
+    def base_epoch(self) -> int:
+        return self._base.epoch if self._base else 0
 
     @property
     def error(self) -> str:
@@ -111,7 +120,7 @@ class Saves:
         self._saving = self._saver.begin(
             self._commits[-1],
             dict(self._states.operators),
-            parent=self.base,
+            base=self._base,
             pipeline=replace(
                 self._pipeline,
                 sink_epochs=self._publisher.epochs(),
@@ -171,7 +180,7 @@ class Saves:
     def _take_over(self, saved: Saved) -> None:
         """It exists: note it, use its files, drop WAL and staged files that nobody needs."""
         entry = saved.checkpoint.entry
-        self.base, self.base_epoch, self._due_since = entry.id, entry.epoch, None
+        self._base, self._due_since = saved.manifest, None
         self._commits = [commit for commit in self._commits if commit.epoch > entry.epoch]
         for name, operator in saved.state.operators.items():
             self._states.settle(name, operator)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from lamina.checkpoint.state import SavedOperator, check_keys, settle
+from lamina.checkpoint.state import SavedOperator, check_keys, check_readable, settle
 from lamina.engine.model import MemoryChange, MergedRuns, OperatorPlan, TaskResult
 from lamina.engine.spelling import stored_name
 from lamina.engine.steps import Merges
@@ -87,6 +87,7 @@ class States:
         With *reuse* a person has said that the state of a changed SELECT still means the same.
         """
         schema = schema_of(plan)
+        check_readable(name, entries)
         if entries is not None and entries.keyed is not None:
             check_keys(name, entries.keyed, schema)
         stored = found.schema(name)

@@ -30,6 +30,10 @@ KEYED_STATE = "keyed-state-1"
 Extra: TypeAlias = Mapping[str, Json]
 
 
+CONNECTOR_TYPE = "connector_type"
+"""Of a connector's metadata: what it is read with."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectorCheckpoint:
     """Where a source or reference table stands: a flat map of strings, the same for all kinds."""

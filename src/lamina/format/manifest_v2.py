@@ -10,6 +10,7 @@ from __future__ import annotations
 from lamina.format.canonical import INTEGER_MAX, INTEGER_MIN, Json
 from lamina.format.fields import Fields
 from lamina.format.manifest_model import (
+    CONNECTOR_TYPE,
     CheckpointManifest,
     ConnectorCheckpoint,
     OperatorRuns,
@@ -19,7 +20,6 @@ from lamina.format.manifest_model import (
 from lamina.format.manifest_v1 import kept
 
 VERSION = 2
-SOURCE_TYPE = "connector_type"
 _PARTITION_MAX = (1 << 32) - 1
 
 
@@ -50,7 +50,7 @@ def _connector(f: Fields) -> ConnectorCheckpoint:
     return ConnectorCheckpoint(
         offsets=f.text_map("offsets"),
         epoch=f.integer("epoch"),
-        metadata={SOURCE_TYPE: f.text("source_type")},
+        metadata={CONNECTOR_TYPE: f.text("source_type")},
         extra=kept(f, VERSION),
     )
 

@@ -159,6 +159,7 @@ def compile_pipeline(
             for source in pipeline.sources.values()
             if source.watermark is not None
         },
+        connectors={source.name: source.format for source in pipeline.sources.values()},
     )
     return plan, streams
 
