@@ -1,6 +1,6 @@
 """Sources that make their rows up, the same every time: row n depends on the options and n alone.
 
-Rows are Spark expressions over `spark.range`: nothing runs in Python.
+Rows are Spark expressions over their numbers: nothing runs in Python.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users have it
@@ -20,6 +21,8 @@ from lamina.pipeline.tokens import bad_at
 from lamina.state.schema import StateSchema
 
 ROW = "row"
+PIECES_MIN, PIECES_MAX = 8, 256  # of a range: what Spark deals out to its tasks
+PIECE_ROWS = 4096
 _SYNONYMS = {
     "long": "bigint",
     "integer": "int",
@@ -90,7 +93,17 @@ def trades(symbols: int, every_us: int) -> dict[str, Made]:
 
 
 def numbers(spark: SparkSession, planned: SourceRange) -> DataFrame:
-    return spark.range(int(planned.start[ROW]), int(planned.end[ROW]), 1, 2)
+    """The numbers of a range of rows as `id`.
+
+    Not by `spark.range`, whose bounds are part of the code that Spark generates: every epoch would
+    compile it anew, and run it before the JVM has had time to optimise it.
+    """
+    first, end = int(planned.start[ROW]), int(planned.end[ROW])
+    pieces = min(max(1, end - first), max(PIECES_MIN, min(PIECES_MAX, (end - first) // PIECE_ROWS)))
+    bounds = [first + (end - first) * piece // pieces for piece in range(pieces + 1)]
+    rows = ", ".join(f"({low}L, {high - 1}L)" for low, high in pairwise(bounds))
+    text = f"SELECT explode(sequence(low, high)) AS id FROM VALUES {rows} AS pieces(low, high)"
+    return spark.sql(text)
 
 
 def chosen(source: Source, made: Mapping[str, Made], *, file: str) -> list[str]:
