@@ -21,7 +21,7 @@ def test_rows_on_a_task_that_does_not_own_their_keys_stop_the_epoch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark with adaptive execution may put them there, in silence."""
-    everything: Any = lambda batch, _: [] if batch is None else [batch]  # noqa: E731
+    everything: Any = lambda batch, *_: [] if batch is None else [batch]  # noqa: E731
     monkeypatch.setattr(in_process, "_owned", everything)
     engine = World(tmp_path).open()
     try:

@@ -77,6 +77,7 @@ class Run:
     place: Place
     partitions: int = PARTITIONS
     files: int | None = 1
+    rows: int | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
     fail_point: FailPoint = lambda _: None
 
@@ -95,7 +96,9 @@ class Run:
             file=FILE,
             until=Until(available_now=True),
             engine=EngineSettings(
-                partitions=self.partitions, limits=Limits(files=self.files), checkpoint_epochs=0
+                partitions=self.partitions,
+                limits=Limits(self.rows, self.files),
+                checkpoint_epochs=0,
             ),
         )
         return run(pipeline, settings, spark=self.spark, fail_point=self.fail_point)

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -19,7 +20,7 @@ from lamina.errors import NotShared, Refused
 from lamina.spark import golden
 from lamina.spark.frames import own_session
 from lamina.spark.internals import active
-from lamina.spark.preflight import Place, judge, preflight
+from lamina.spark.preflight import Place, judge, preflight, runs_here
 from lamina.spark.runner import pinned
 from lamina.state.hashing import spark_hash, spark_xxhash64, vnodes_of
 from lamina.workspace import LocalWorkspace
@@ -50,21 +51,58 @@ def own(spark: Any) -> Iterator[Any]:
         yield session
 
 
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if tasks ran in other processes than the driver's."""
+    monkeypatch.setattr("lamina.spark.preflight.runs_here", lambda _: False)
+
+
 def jobs_of(spark: Any, group: str) -> int:
     return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
 
 
-def test_a_good_place_passes_in_one_job_and_the_home_is_left_empty(
-    own: Any, tmp_path: Path
-) -> None:
-    home = tmp_path / "home"
-    own.sparkContext.setJobGroup("preflight", "")
+def asked(own: Any, home: Path, group: str) -> int:
+    """How many jobs a preflight needs."""
+    own.sparkContext.setJobGroup(group, "")
     try:
         ask(own, home, partitions=4)
     finally:
         own.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    return jobs_of(own, group)
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_good_place_passes_in_one_job_and_the_home_is_left_empty(
+    own: Any, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    assert asked(own, home, "preflight") == 1
     assert list(home.iterdir()) == []
-    assert jobs_of(own, "preflight") == 1
+
+
+def test_where_tasks_run_in_the_drivers_processes_there_is_no_job(own: Any, tmp_path: Path) -> None:
+    assert asked(own, tmp_path / "home", "preflight here") == 0
+
+
+@pytest.mark.parametrize(
+    ("master", "python"),
+    [
+        ("local-cluster[1,1,1024]", sys.executable),
+        ("spark://ada:7077", sys.executable),
+        ("local[2,4]", "/usr/bin/another-python"),
+    ],
+)
+def test_other_processes_are_asked(master: str, python: str) -> None:
+    context = SimpleNamespace(master=master, pythonExec=python)
+    assert not runs_here(cast(Any, SimpleNamespace(sparkContext=context)))
+
+
+def test_a_local_spark_that_hashes_otherwise_is_refused(
+    own: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lamina.spark.preflight.ALL", replace(golden.ALL, xxhash64=1))
+    with pytest.raises(Refused, match="everything in one key"):
+        preflight(own, tmp_path, partitions=1, clock=SystemClock())
 
 
 def test_the_nonce_is_removed_when_the_job_fails(
@@ -101,6 +139,7 @@ def test_a_spark_that_hashes_otherwise_is_refused_with_both_numbers(own: Any) ->
             golden.check_hashes(own, (golden.VECTORS[0], wrong))
 
 
+@pytest.mark.usefixtures("elsewhere")
 def test_one_job_asks_for_all_keys_and_a_difference_is_traced_to_its_type(
     own: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

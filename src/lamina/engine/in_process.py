@@ -23,8 +23,8 @@ from lamina.engine.model import (
     TaskResult,
     TaskWork,
 )
-from lamina.engine.task import HASH, VNODE, combined, results_of, schema_of, update_state
-from lamina.state.hashing import spark_xxhash64, vnodes_of
+from lamina.engine.task import combined, results_of, schema_of, update_state
+from lamina.state.hashing import vnodes_of
 from lamina.state.keys import normalise
 from lamina.state.schema import time_values
 from lamina.workspace.model import Staged
@@ -68,9 +68,9 @@ class InProcessRunner:
             assert not isinstance(computed, tuple)
             return StreamResult((self._select(work, computed),), seen)
         partials = computed if isinstance(computed, tuple) else (computed,)
-        both = zip(work.operators, partials, strict=True)
-        placed = [self._placed(operator, batch) for operator, batch in both]
-        results = (self._task(work, stream, number, placed) for number in range(work.partitions))
+        assert len(partials) == len(work.operators)
+        batches = [_one_batch(each) for each in partials]
+        results = (self._task(work, stream, number, batches) for number in range(work.partitions))
         return StreamResult(results_of(results, work.partitions), seen)
 
     def _input(self, work: StreamWork, given: Input, seen: dict[str, Seen]) -> pa.Table | None:
@@ -106,17 +106,6 @@ class InProcessRunner:
         count = 0 if rows is None else rows.num_rows
         return TaskResult(0, staged=self._staged(task, rows), rows_in=count)
 
-    @staticmethod
-    def _placed(operator: OperatorWork, partials: pa.Table | None) -> pa.RecordBatch | None:
-        """With the columns that Spark would add."""
-        if partials is None or not partials.num_rows:
-            return None
-        batch = partials.combine_chunks().to_batches()[0]
-        schema = schema_of(operator.plan)
-        keys = [normalise(batch.column(field.name)) for field in schema.key]
-        batch = batch.append_column(VNODE, pa.array(vnodes_of(keys), pa.int32()))
-        return batch.append_column(HASH, pa.array(spark_xxhash64(keys), pa.int64()))
-
     def _task(
         self,
         work: StreamWork,
@@ -128,7 +117,7 @@ class InProcessRunner:
         results, tables = list[TaskResult](), list[pa.Table | None]()
         for operator, batch in zip(work.operators, partials, strict=True):
             self._fail_point("before append")
-            updated = update_state(task, operator, _owned(batch, task))
+            updated = update_state(task, operator, _owned(batch, task, operator))
             self._fail_point("after append")
             results.append(updated.result)
             rows = list(updated.rows)
@@ -148,9 +137,18 @@ class InProcessRunner:
         return str(self._attempts)
 
 
-def _owned(batch: pa.RecordBatch | None, task: TaskWork) -> list[pa.RecordBatch]:
+def _one_batch(partials: pa.Table | None) -> pa.RecordBatch | None:
+    if partials is None or not partials.num_rows:
+        return None
+    return partials.combine_chunks().to_batches()[0]
+
+
+def _owned(
+    batch: pa.RecordBatch | None, task: TaskWork, operator: OperatorWork
+) -> list[pa.RecordBatch]:
     """The rows whose keys belong to the partition of a task."""
     if batch is None:
         return []
-    owners = batch.column(VNODE).to_numpy() % task.stream.partitions
+    keys = [normalise(batch.column(field.name)) for field in schema_of(operator.plan).key]
+    owners = vnodes_of(keys) % task.stream.partitions
     return [batch.filter(pa.array(owners == task.partition))]

@@ -1,6 +1,6 @@
 """What a task does with its partition: merge, log, stage. The same in every runner.
 
-1  new partials as sorted changes; those that are late are counted and left out
+1  new partials, each key hashed here, as sorted changes; late ones are counted and left out
 2  runs of the partition that should be one become one (R10)
 3  old and new values merged; the new run appended to the core's WAL, synced (R1)
 4  the rows that come out: changed ones, or those of windows that have closed
@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,17 +26,18 @@ from lamina.engine.steps import PythonStep, Step, stepped
 from lamina.errors import Refused
 from lamina.format.commit import WalRange
 from lamina.pipeline.model import Emit
-from lamina.state.changes import changes
+from lamina.state.changes import changes, key_columns, slots_of_keys
+from lamina.state.folding import folded
 from lamina.state.layers import PlacedRun, stack
 from lamina.state.merging import highest
 from lamina.state.operator import merge_runs
 from lamina.state.partition import StatePartition
-from lamina.state.run import run_of_batch
+from lamina.state.run import run_of_batch, slots_of_batch
 from lamina.state.schema import FLOOR_META, StateSchema, time_values
-from lamina.state.vnodes import Mask, SlotRange, Slots, slots_of
+from lamina.state.vnodes import Mask, SlotRange, Slots
 
-VNODE, HASH, ROWS = "_vnode", "_hash", "_rows"
-"""The columns that Spark computes beside the partials: where a key belongs, rows of a partial."""
+ROWS = "_rows"
+"""The column that Spark computes beside the partials of windows: how many rows each is of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +49,23 @@ class Updated:
 
 
 def update_state(
-    task: TaskWork, operator: OperatorWork, batches: Iterable[pa.RecordBatch]
+    task: TaskWork,
+    operator: OperatorWork,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    of_rows: bool = False,
 ) -> Updated:
-    """Bring one epoch's partials into the state of a partition; durable when it returns."""
+    """Bring one epoch's partials into the state of a partition; durable when it returns.
+
+    *of_rows* says that they are of single rows: a key may have many.
+    """
     work, plan = task.stream, operator.plan
     schema = schema_of(plan)
     if plan.given:
         batches = _as_stored(plan, schema, batches)
     partition, merged = _open(task, operator, schema)
-    changed, rows_in, late = _changes(plan.step, partition, batches, _late(work, partition))
+    made = folded if of_rows else changes
+    changed, rows_in, late = _changes(plan.step, made, partition, batches, _late(work, partition))
     run = partition.apply(changed, old_values=False).run
     after = partition.with_run(run_of_batch(run)) if run.num_rows else partition
     rows = [schema.rows_of(run)] if run.num_rows else []
@@ -138,6 +147,7 @@ def _open(
 
 def _changes(
     step: Step,
+    made: Callable[[StateSchema, pa.RecordBatch], pa.RecordBatch],
     partition: StatePartition,
     batches: Iterable[pa.RecordBatch],
     floor: int | None,
@@ -151,16 +161,15 @@ def _changes(
     rows_in = _rows(batch)
     if floor is not None and schema.time is not None:
         batch = batch.filter(pa.array(_on_time(schema, batch, floor)))
-    vnodes = np.asarray(batch.column(VNODE).to_numpy(zero_copy_only=False))
-    hashes = np.asarray(batch.column(HASH).to_numpy(zero_copy_only=False))
-    slots = slots_of(vnodes, hashes)
-    _check_placement(partition.within, slots)
     if isinstance(step, PythonStep):
-        rows = batch.drop_columns([VNODE, HASH])
-        return stepped(step, partition, rows, slots), rows_in, rows_in - _rows(batch)
-    columns = [_typed(batch.column(field.name), field) for field in schema.row]
-    rows = pa.RecordBatch.from_arrays(columns, schema=schema.row)
-    return changes(schema, rows, slots=slots), rows_in, rows_in - _rows(batch)
+        slots = slots_of_keys(key_columns(schema, batch))
+        _check_placement(partition.within, slots)
+        changed = stepped(step, partition, batch, slots)
+    else:
+        columns = [_typed(batch.column(field.name), field) for field in schema.row]
+        changed = made(schema, pa.RecordBatch.from_arrays(columns, schema=schema.row))
+        _check_placement(partition.within, slots_of_batch(changed))
+    return changed, rows_in, rows_in - _rows(batch)
 
 
 def _rows(partials: pa.RecordBatch) -> int:

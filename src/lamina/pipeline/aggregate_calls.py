@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lamina.pipeline.aggregates import AGGREGATES, Part
+from lamina.pipeline.aggregates import AGGREGATES, Part, of_one_row
 from lamina.pipeline.expressions import Words, after_dot, by_comma, calls, sign
 from lamina.pipeline.key_types import refused_value
 from lamina.pipeline.keys import Names
@@ -18,6 +18,7 @@ class PartialColumn:
     name: str  # in the state
     sql: str  # what Spark computes
     meaning: str  # the same in one spelling, for comparing and for people
+    of_row: str | None  # the same of one row, where that can be said
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +27,19 @@ class _Call:
 
     arguments: tuple[str, ...]
     spelled: tuple[str, ...]
-    filter: str = ""
-    spelled_filter: str = ""
+    condition: str = ""
+    spelled_condition: str = ""
 
     def sql(self, template: str) -> str:
-        return template.format(*self.arguments, all=", ".join(self.arguments)) + self.filter
+        kept = f" FILTER (WHERE {self.condition})" if self.condition else ""
+        return template.format(*self.arguments, all=", ".join(self.arguments)) + kept
 
     def meaning(self, template: str) -> str:
-        return template.format(*self.spelled, all=", ".join(self.spelled)) + self.spelled_filter
+        kept = f" filter (where {self.spelled_condition})" if self.condition else ""
+        return template.format(*self.spelled, all=", ".join(self.spelled)) + kept
+
+    def of_row(self, template: str) -> str | None:
+        return of_one_row(template, self.arguments, self.condition)
 
 
 class AggregateCalls:
@@ -85,8 +91,7 @@ class AggregateCalls:
         spelled = tuple(self._names.spelled(each) for each in arguments)
         if not condition:
             return _Call(texts, spelled)
-        text, said = self._script.slice(condition), self._names.spelled(condition)
-        return _Call(texts, spelled, f" FILTER (WHERE {text})", f" filter (where {said})")
+        return _Call(texts, spelled, self._script.slice(condition), self._names.spelled(condition))
 
     def _over_partials(self, words: Words, index: int, call: _Call) -> str:
         name = words[index].text.lower()
@@ -110,7 +115,7 @@ class AggregateCalls:
         if identity not in self._parts:
             first = len(self.columns)
             made = (
-                PartialColumn(f"p{first + i}", call.sql(template), meaning)
+                PartialColumn(f"p{first + i}", call.sql(template), meaning, call.of_row(template))
                 for i, (template, meaning) in enumerate(
                     zip(part.columns, identity[1:], strict=True)
                 )

@@ -10,7 +10,7 @@ In partials {0} is the first argument of the call, {1} the second, {all} all of 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -97,6 +97,26 @@ AGGREGATES: Mapping[str, Row] = {
     **{name: _moments(name, f"sqrt({_VAR_SAMP})") for name in ("stddev_samp", "stddev", "std")},
 }
 """By name in lower case."""
+
+_SAME = ("sum({all})", "min({all})", "max({all})", "bool_and({all})", "bool_or({all})")
+
+
+def of_one_row(partial: str, arguments: Sequence[str], condition: str = "") -> str | None:
+    """A partial of a single row, as an expression over the row; None where that is not the same.
+
+    Merged with those of all other rows it is what Spark's own partial is. *condition* is a FILTER.
+    """
+    kept = [f"({condition})"] if condition else []
+    if partial in _SAME and len(arguments) == 1:
+        return f"CASE WHEN {kept[0]} THEN {arguments[0]} END" if kept else f"({arguments[0]})"
+    if partial == "count_if({all})":
+        kept.append(f"({arguments[0]})")
+    elif partial == "count({all})" and not any(each.endswith(".*") for each in arguments):
+        kept += [f"({each}) IS NOT NULL" for each in arguments if each != "*"]
+    else:
+        return None
+    return f"CASE WHEN {' AND '.join(kept)} THEN 1L ELSE 0L END" if kept else "1L"
+
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _DIGITS_MAX = 38

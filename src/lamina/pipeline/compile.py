@@ -46,7 +46,8 @@ class Aggregation:
     window: int | None  # which key of the GROUP BY is a window
     merges: tuple[Merge, ...]
     outputs: tuple[str, ...]
-    _partial: tuple[str, str, str] = field(repr=False)  # columns, their expressions, the rest
+    _partial: tuple[str, str, str, str] = field(repr=False)
+    """Columns of the state, their expressions, what follows the input, the groups."""
     _final: tuple[tuple[str, ...], str, str] = field(repr=False)
     """The expressions of the outputs, the columns of the state, HAVING."""
     columns: tuple[str, ...] | None = None
@@ -55,13 +56,21 @@ class Aggregation:
     """What each column of the state holds, keys first, in one spelling."""
     key_outputs: tuple[str, ...] | None = None
     """The outputs that tell every group from all others; None if the outputs do not."""
+    of_rows: str | None = field(default=None, repr=False)
+    """Expressions of the state's columns for a single row, with a FROM to come; None where partials
+    of one row, merged, are not partials of all of them, or where a window is a key."""
 
     def partial(self, view: str, rows: str = "") -> str:
         """Partials of the rows of *view*; if *rows* has a name, with a column that counts them."""
-        columns, expressions, rest = self._partial
+        columns, expressions, rest, groups = self._partial
         if rows:
             columns, expressions = f"{columns}, {rows}", f"{expressions}, count(1) AS {rows}"
-        return f"SELECT {columns} FROM (SELECT {expressions} FROM {view}{rest})"
+        return f"SELECT {columns} FROM (SELECT {expressions} FROM {view}{rest}{groups})"
+
+    def rows(self, view: str) -> str:
+        """The rows of *view*, each with the columns of the state, as if it were all there is."""
+        assert self.of_rows is not None
+        return f"SELECT {self.of_rows} FROM {view}{self._partial[2]}"
 
     def final(self, view: str, carry: str = "") -> str:
         """Rows of the state as people see them.
@@ -154,6 +163,7 @@ class _Compiler:
             columns=None if having else self._plain_columns(outputs),
             meanings=(*self._key_meanings(), *(p.meaning for p in self._aggregates.columns)),
             key_outputs=self._key_outputs(outputs, names),
+            of_rows=self._row_texts(),
         )
 
     def _key_outputs(self, outputs: list[str], names: list[str]) -> tuple[str, ...] | None:
@@ -214,17 +224,29 @@ class _Compiler:
 
     # texts
 
-    def _partial_text(self) -> tuple[str, str, str]:
+    def _partial_text(self) -> tuple[str, str, str, str]:
         select = self._select
         texts = self._key_texts()
         names = self._state_keys()
-        keys = [f"{text} AS {name}" for text, name in zip(texts, names, strict=True)]
+        keys = self._named_keys()
         parts = [f"{part.sql} AS {part.name}" for part in self._aggregates.columns]
         outer = [*names, *(part.name for part in self._aggregates.columns)]
         where = f" WHERE {select.text(select.where)}" if select.where else ""
         group = f" GROUP BY {', '.join(map(_as_key, texts))}" if texts else ""
         alias = _quoted((select.alias or select.table).text)
-        return ", ".join(outer), ", ".join([*keys, *parts]), f" AS {alias}{where}{group}"
+        return ", ".join(outer), ", ".join([*keys, *parts]), f" AS {alias}{where}", group
+
+    def _named_keys(self) -> list[str]:
+        pairs = zip(self._key_texts(), self._state_keys(), strict=True)
+        return [f"{text} AS {name}" for text, name in pairs]
+
+    def _row_texts(self) -> str | None:
+        parts = [f"{part.of_row} AS {part.name}" for part in self._aggregates.columns]
+        if not self._keys or self._window is not None:
+            return None
+        if not parts or any(part.of_row is None for part in self._aggregates.columns):
+            return None
+        return ", ".join([*self._named_keys(), *parts])
 
     def _key_texts(self) -> list[str]:
         """What Spark groups by: the columns of the state, so that rows are placed once.

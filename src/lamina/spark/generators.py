@@ -99,11 +99,14 @@ def numbers(spark: SparkSession, planned: SourceRange) -> DataFrame:
     compile it anew, and run it before the JVM has had time to optimise it.
     """
     first, end = int(planned.start[ROW]), int(planned.end[ROW])
-    pieces = min(max(1, end - first), max(PIECES_MIN, min(PIECES_MAX, (end - first) // PIECE_ROWS)))
-    bounds = [first + (end - first) * piece // pieces for piece in range(pieces + 1)]
-    rows = ", ".join(f"({low}L, {high - 1}L)" for low, high in pairwise(bounds))
-    text = f"SELECT explode(sequence(low, high)) AS id FROM VALUES {rows} AS pieces(low, high)"
-    return spark.sql(text)
+    rows = end - first
+    assert rows > 0, "an empty range is not read"
+    pieces = min(rows, max(PIECES_MIN, min(PIECES_MAX, rows // PIECE_ROWS)))
+    bounds = [first + rows * piece // pieces for piece in range(pieces + 1)]
+    listed = ", ".join(f"({low}L, {high - 1}L)" for low, high in pairwise(bounds))
+    return spark.sql(
+        f"SELECT explode(sequence(low, high)) AS id FROM VALUES {listed} AS pieces(low, high)"  # noqa: S608  numbers
+    )
 
 
 def chosen(source: Source, made: Mapping[str, Made], *, file: str) -> list[str]:

@@ -1,9 +1,9 @@
 """Before a pipeline is claimed: will its tasks do where they run?
 
-One job, with a task for every partition and at least one for every executor. Each task says which
-Python, pyarrow and Lamina it has, whether it sees the home that the driver sees (R2), and what its
-JVM makes of the golden keys (R9). Later every task looks whether the home is there (`tasks.py`):
-executors come and go.
+On a cluster one job, with a task for every partition and at least one for every executor. Each task
+says which Python, pyarrow and Lamina it has, whether it sees the home that the driver sees (R2),
+and what its JVM makes of the golden keys (R9). Later every task looks whether the home is there
+(`tasks.py`): executors come and go.
 """
 
 from __future__ import annotations
@@ -60,14 +60,26 @@ class Place:
 def preflight(spark: SparkSession, space: Workspace, *, partitions: int, clock: Clock) -> None:
     """Ask every executor once; nothing is claimed, and the home is left as it was.
 
-    NotShared or Refused, with the host, if state would be lost or differ there.
+    NotShared or Refused, with the host, if state would be lost or differ there. Where tasks run in
+    the driver's own JVM and Python there is nobody else to ask, and no job.
     """
+    if runs_here(spark):
+        check_hashes(spark, (ALL,))
+        return
     nonce = new_writer_id(clock)
     with space.shown(nonce) as path:
         places = _ask(spark, path, tasks=max(partitions, executor_count(spark)))
     if any(place.hashes != (ALL.hash, ALL.xxhash64) for place in places):
         check_hashes(spark)  # says of which type, if it is not one executor alone
     judge(places, nonce, home=space.where)
+
+
+def runs_here(spark: SparkSession) -> bool:
+    """Whether all tasks run in this process's JVM, and their Python is this one."""
+    context = spark.sparkContext
+    master = str(context.master)
+    is_local = master == "local" or master.startswith("local[")
+    return is_local and context.pythonExec == sys.executable
 
 
 def _ask(spark: SparkSession, path: str, *, tasks: int) -> list[Place]:

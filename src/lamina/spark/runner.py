@@ -85,8 +85,9 @@ class SparkRunner:
     def _aggregate(
         self, work: StreamWork, stream: SparkStream, rows: DataFrame | None
     ) -> tuple[TaskResult, ...]:
-        partials, columns = self._partials(work, stream, rows)
-        task = UpdateState(work, has_input=rows is not None)
+        of_rows = stream.can_send_rows and self._few_rows_to_a_key.get(stream.name, False)
+        partials, columns = self._partials(work, stream, rows, of_rows=of_rows)
+        task = UpdateState(work, rows is not None, of_rows)
         if stream.columns is not None:
             both = UpdateAndStage(task, stream.columns, stream.arrow_output)
             staged = map_in_arrow(partials, both, RESULT, columns)
@@ -106,13 +107,18 @@ class SparkRunner:
         return map_in_arrow(output, stage, RESULT, [*stream.output.names, META])
 
     def _partials(
-        self, work: StreamWork, stream: SparkStream, rows: DataFrame | None
+        self, work: StreamWork, stream: SparkStream, rows: DataFrame | None, *, of_rows: bool
     ) -> tuple[DataFrame, list[str]]:
-        """Exactly P tasks, each with the keys that it owns (R8); and the columns."""
+        """Exactly P tasks, each with the keys that it owns (R8); and the columns.
+
+        Where few rows share a key, Spark would group them twice for little: they come as they are,
+        and are merged where they are sorted anyway.
+        """
         if rows is None:
             return self._spark.range(0, work.partitions, 1, work.partitions), ["id"]
         name = named(rows, f"rows of {work.stream}")
-        return self._spark.sql(stream.placed(name, work.partitions)), stream.partial_columns
+        placed = stream.placed(name, work.partitions, of_rows=of_rows)
+        return self._spark.sql(placed), stream.partial_columns
 
     def _choose_map(self, stream: str) -> None:
         """Spark's small first map of groups pays where many rows have one key; else it costs."""

@@ -32,6 +32,14 @@ TASK_ATTEMPTS = 4
 DRIVER_MEMORY = "1g"
 LOOPBACK = "127.0.0.1"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+JIT = (
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=6000",
+    "-XX:Tier4CompileThreshold=150000",
+    "-XX:Tier4BackEdgeThreshold=400000",
+)
+"""Ten times Java's own, so that only what stays hot is optimised to the full: Spark runs a lot of
+code a few thousand times and never again (docs/decisions/0020)."""
 _LOCAL = re.compile(r"local\[(\*|[1-9][0-9]*)\]")
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -105,7 +113,8 @@ def _java_options(log4j: Path, users: str | None) -> list[str]:
     """Ours, then the user's: of two that say different things the last one counts."""
     archive = _archive()
     ours = [f"-Dlog4j.configurationFile={log4j.absolute().as_uri()}"]
-    return [*ours, *(archive.options() if archive else ()), *([users] if users else ())]
+    kept = archive.options() if archive else ()
+    return [*ours, *JIT, *kept, *([users] if users else ())]
 
 
 def _archive() -> ClassArchive | None:

@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DecimalType, DoubleType, FloatType, LongType, StructType
 
 from lamina.connectors.opening import bad_row_streams
 from lamina.engine.model import OperatorPlan
 from lamina.engine.plans import EnginePlan, StreamPlan
 from lamina.engine.ports import Change, Output
 from lamina.engine.steps import Merges
-from lamina.engine.task import HASH, ROWS, VNODE
+from lamina.engine.task import ROWS
 from lamina.errors import BadPipeline
 from lamina.format.canonical import Json
 from lamina.format.manifest import pipeline_hash
@@ -37,7 +37,9 @@ from lamina.spark.plan_checks import (
     check_updates,
 )
 from lamina.spark.sources import BAD_ROWS, ddl
-from lamina.state.vnodes import VNODE_COUNT
+
+SUMMED = (LongType, DecimalType)
+"""Types of sums whose value does not depend on the order."""
 
 ALL = "k_all"
 """The key of an aggregate without one: all rows are one group."""
@@ -85,23 +87,44 @@ class SparkStream:
         """As `partial` gives them."""
         assert self.state is not None
         rows = [ROWS] if isinstance(self.plan, Aggregation) and self.plan.time is not None else []
-        return [*self.state.names, *rows, VNODE, HASH]
+        return [*self.state.names, *rows]
 
-    def placed(self, view_name: str, partitions: int) -> str:
-        """The partials, each on the owner of its key (R8)."""
+    @property
+    def can_send_rows(self) -> bool:
+        """Whether rows, merged one by one, come to exactly the partials that Spark computes.
+
+        A sum of doubles does not: its last bits depend on the order.
+        """
+        if not isinstance(self.plan, Aggregation) or self.plan.of_rows is None:
+            return False
+        assert self.state is not None
+        return all(
+            not isinstance(self.state[column].dataType, (FloatType, DoubleType))
+            and (merge.function != "sum" or isinstance(self.state[column].dataType, SUMMED))
+            for merge in self.plan.merges
+            for column in merge.columns
+        )
+
+    def placed(self, view_name: str, partitions: int, *, of_rows: bool = False) -> str:
+        """The partials of all rows, or of each, on the owner of their key (R8)."""
         hint = f"/*+ REPARTITION({partitions}, {', '.join(self.keys)}) */"
-        return f"SELECT {hint} * FROM ({self.partial(view_name)})"
+        text = self.rows(view_name) if of_rows else self.partial(view_name)
+        return f"SELECT {hint} * FROM ({text})"
+
+    def rows(self, view_name: str) -> str:
+        """The partials of each row alone, in the types of the state."""
+        assert isinstance(self.plan, Aggregation)
+        assert self.state is not None
+        typed = (f"CAST({f.name} AS {f.dataType.simpleString()}) {f.name}" for f in self.state)
+        text = filled(self.plan.rows(view_name), self.variables)
+        return f"SELECT {', '.join(typed)} FROM ({text})"
 
     def partial(self, view_name: str) -> str:
-        """The partials of an epoch's rows, with the columns that place them."""
+        """The partials of an epoch's rows."""
         assert isinstance(self.plan, Aggregation)
         rows = "" if self.plan.time is None else ROWS  # how many are late is asked of windows only
         text = filled(self.plan.partial(view_name, rows), self.variables)
-        if not self.plan.keys:
-            text = f"SELECT 0 AS {ALL}, * FROM ({text})"
-        keys = ", ".join(self.keys)
-        vnode = f"CAST(pmod(hash({keys}), {VNODE_COUNT}) AS INT) AS {VNODE}"
-        return f"SELECT *, {vnode}, xxhash64({keys}) AS {HASH} FROM ({text})"
+        return text if self.plan.keys else f"SELECT 0 AS {ALL}, * FROM ({text})"
 
     def final(self, view_name: str, carry: str = "") -> str:
         assert isinstance(self.plan, Aggregation)
@@ -259,7 +282,7 @@ def _aggregation(
 ) -> SparkStream:
     spark = given.sparkSession
     draft = SparkStream(stream.name, reads, plan, stream.variables, given.schema, StructType(), b"")
-    partial = spark.sql(draft.partial(name)).drop(VNODE, HASH, ROWS)
+    partial = spark.sql(draft.partial(name)).drop(ROWS)
     state = StructType([_nullable(field) for field in partial.schema])
     with view(
         spark.createDataFrame([], state), f"check of the state of {stream.name}"

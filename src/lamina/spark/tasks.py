@@ -30,11 +30,12 @@ class UpdateState:
 
     work: StreamWork
     has_input: bool
+    of_rows: bool = False  # what comes are partials of single rows
 
     def update(self, batches: Iterator[pa.RecordBatch]) -> Updated:
         task = task_of(self.work)
         if self.has_input:
-            return update_state(task, self.operator, batches)
+            return update_state(task, self.operator, batches, of_rows=self.of_rows)
         for _ in batches:  # rows that only say how many tasks there are
             pass
         return update_state(task, self.operator, ())

@@ -278,7 +278,7 @@ def sort_order(slots: Slots, keys: Sequence[pa.Array]) -> Rows | None:
     """
     order = None
     if np.any(slots[1:] < slots[:-1]):
-        order = _by_slot(slots)
+        order = by_slot(slots)
         slots = slots.take(order)
     equal_next = slots[1:] == slots[:-1]
     if equal_next.any():
@@ -287,7 +287,7 @@ def sort_order(slots: Slots, keys: Sequence[pa.Array]) -> Rows | None:
     return order
 
 
-def _by_slot(slots: Slots) -> Rows:
+def by_slot(slots: Slots) -> Rows:
     """The rows in the order of their slots, for which numpy has no radix sort beyond 16 bits.
 
     Three passes over the upper 48 bits: hashes that agree in all of them are rare.

@@ -1,0 +1,92 @@
+"""Several new values of a key as one, before they meet the old one.
+
+Rows are sorted by slot; those of one key stand together then, and are merged two by two, in as many
+rounds as the most frequent key needs. The functions are those that merge old and new values
+(merge.py), so rules about nulls, overflow and order are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from lamina.state.changes import changes, key_columns, slots_of_keys
+from lamina.state.keys import canonical, equal
+from lamina.state.merge import Merge, merge_rows
+from lamina.state.run import by_slot
+from lamina.state.schema import StateSchema
+from lamina.state.vnodes import Mask, Rows, Slots
+
+
+def folded(schema: StateSchema, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Partial values of keys, a key as often as it likes, as a sorted batch in a run's form."""
+    keys = key_columns(schema, batch)
+    slots = slots_of_keys(keys)
+    order, firsts = _grouped(slots, keys)
+    if len(firsts) == len(order):
+        return changes(schema, batch, slots=slots)
+    sizes = np.diff(np.append(firsts, len(order)))
+    several = sizes > 1
+    rows = order[np.repeat(several, sizes)]
+    values = batch.select(schema.value.names)
+    merged = _merged(schema.merges, values.take(pa.array(rows)), sizes[several])
+    place = order[firsts]
+    place[several] = len(order) + np.arange(merged.num_rows)
+    once = pa.concat_batches([values, merged]).take(pa.array(place))
+    chosen = pa.array(order[firsts])
+    columns = [*(key.take(chosen) for key in keys), *once.columns]
+    made = pa.RecordBatch.from_arrays(columns, schema=schema.row)
+    return changes(schema, made, slots=slots[order[firsts]])
+
+
+def _grouped(slots: Slots, keys: Sequence[pa.Array]) -> tuple[Rows, Rows]:
+    """The rows in an order in which those of a key stand together; and where each key begins."""
+    order = by_slot(slots)
+    ordered = slots.take(order)
+    again = np.r_[False, ordered[1:] == ordered[:-1]]
+    later = np.flatnonzero(again)
+    if not later.size:
+        return order, np.arange(len(order))
+    this, before = pa.array(order[later]), pa.array(order[later - 1])
+    if not equal([key.take(this) for key in keys], [key.take(before) for key in keys]).all():
+        return _with_collisions(keys, order, ordered, again)
+    return order, np.flatnonzero(~again)
+
+
+def _with_collisions(
+    keys: Sequence[pa.Array], order: Rows, ordered: Slots, again: Mask
+) -> tuple[Rows, Rows]:
+    """Some slot has several keys: its rows are put in the order of their keys."""
+    tied = np.flatnonzero(again | np.r_[again[1:], False])
+    names = canonical([key.take(pa.array(order[tied])) for key in keys]).to_pylist()
+    ranked = sorted(range(len(tied)), key=lambda i: (int(ordered[tied[i]]), names[i]))
+    order = order.copy()
+    order[tied] = order[tied[ranked]]
+    starts = ~again
+    for place, (one, other) in enumerate(pairwise(ranked), start=1):
+        if names[one] != names[other]:
+            starts[tied[place]] = True
+    return order, np.flatnonzero(starts)
+
+
+def _merged(merges: Sequence[Merge], values: pa.RecordBatch, sizes: Rows) -> pa.RecordBatch:
+    """The rows of each group as one; *sizes* are those of the groups, which follow each other."""
+    while len(sizes) < values.num_rows:
+        starts = np.cumsum(sizes) - sizes
+        within = np.arange(values.num_rows) - np.repeat(starts, sizes)
+        right = np.flatnonzero(within & 1)
+        both = merge_rows(
+            merges,
+            values.take(pa.array(right - 1)),
+            values.take(pa.array(right)),
+            np.ones(len(right), np.bool_),
+        )
+        place = np.flatnonzero(~within & 1)  # of a pair the left one, which is the older
+        is_pair = np.r_[within[1:] & 1, 0][place] == 1
+        place[is_pair] = values.num_rows + np.arange(len(right))
+        values = pa.concat_batches([values, both]).take(pa.array(place))
+        sizes = (sizes + 1) // 2
+    return values

@@ -1,0 +1,67 @@
+"""Code that Spark generates is compiled in the first epochs, and never again.
+
+A class that is compiled anew costs its compilation, and then runs before the JVM has optimised it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.running import Place, Run
+
+EPOCHS, WARM = 6, 3
+COLUMNS = "k STRING, v INT, ts TIMESTAMP"
+PIPELINES = {
+    "trades": """
+CREATE SOURCE t (symbol STRING, price DECIMAL(12,2), volume BIGINT, ts TIMESTAMP)
+  USING trades OPTIONS (rows '60') WATERMARK ts DELAY OF INTERVAL 1 SECOND;
+CREATE STREAM a AS SELECT symbol, window.start AS s, sum(price * volume) / sum(volume) AS vwap
+  FROM t GROUP BY symbol, window(ts, '1 second') EMIT ON WINDOW CLOSE;
+CREATE SINK out FROM a USING parquet OPTIONS (path 'out');
+""",
+    "files": f"""
+CREATE SOURCE t ({COLUMNS}) USING json OPTIONS (path 'in')
+  WATERMARK ts DELAY OF INTERVAL 1 SECOND;
+CREATE STREAM chosen AS SELECT k, v FROM t WHERE v > 1;
+CREATE STREAM a AS SELECT k, sum(v) AS v, count(*) AS n FROM chosen GROUP BY k EMIT ON UPDATE;
+CREATE SINK out FROM a USING parquet OPTIONS (path 'out');
+""",
+}
+
+
+class Compilations:
+    """How many classes each epoch has compiled."""
+
+    def __init__(self, spark: Any) -> None:
+        metrics = spark._jvm.org.apache.spark.metrics.source.CodegenMetrics
+        self._count: Callable[[], int] = metrics.METRIC_COMPILATION_TIME().getCount
+        self._before = self._count()
+        self.epochs: list[int] = []
+
+    def __call__(self, point: str) -> None:
+        if point == "after COMMIT":
+            count = self._count()
+            self.epochs.append(count - self._before)
+            self._before = count
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_an_epoch_after_the_first_ones_compiles_nothing(
+    spark: Any, tmp_path: Path, name: str
+) -> None:
+    place = Place(tmp_path)
+    place.put_json(
+        [
+            {"k": f"k{row % 3}", "v": row, "ts": f"2024-01-01T00:00:{10 * epoch + row:02d}Z"}
+            for row in range(5)
+        ]
+        for epoch in range(EPOCHS)
+    )
+    compilations = Compilations(spark)
+    Run(spark, place, rows=10, fail_point=compilations)(PIPELINES[name])
+    assert len(compilations.epochs) >= EPOCHS
+    assert compilations.epochs[WARM:EPOCHS] == [0] * (EPOCHS - WARM), compilations.epochs
