@@ -37,6 +37,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/wal.py --save $(NUMBERS)
 	$(BIN)/python benchmarks/state.py --save $(NUMBERS)
 	$(BIN)/python benchmarks/engine.py --save $(NUMBERS)
+	$(BIN)/python benchmarks/cold.py --save $(NUMBERS)
 	$(MAKE) pictures
 
 # The pictures of the README and of docs/; a test compares them with what these scripts draw.

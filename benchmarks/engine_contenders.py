@@ -54,7 +54,7 @@ class Ours:
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.name = f"lamina ({folder.name})"
-        self._folder = folder
+        self.folder = folder
         self._in = _made(folder / "in")
         pipeline = parse_pipeline(PIPELINE, file="benchmark")
         wanted = RunSettings(
@@ -90,9 +90,7 @@ class Ours:
         self.engine.checkpoint()
 
     def check(self) -> None:
-        check_totals(
-            self.name, self._in, f"{self._folder}/out/epoch-*/*.parquet", "epoch-([0-9]+)/"
-        )
+        check_totals(self.name, self._in, f"{self.folder}/out/epoch-*/*.parquet", "epoch-([0-9]+)/")
 
     def close(self) -> None:
         self.engine.close()
@@ -169,9 +167,13 @@ class Native:
 
 
 class Limit:
-    """The same job of Spark's, and a task that only stages what it gets; nothing is kept."""
+    """The same job of Spark's, and a task that only stages what it gets; nothing is kept.
 
-    def __init__(self, ours: Ours, folder: Path) -> None:
+    *of_rows* is the one of the two plans in which Spark groups nothing.
+    """
+
+    def __init__(self, ours: Ours, folder: Path, *, of_rows: bool) -> None:
+        self._of_rows = of_rows
         self._spark = ours.session
         self._stream = ours.stream
         self._folder = folder
@@ -184,7 +186,8 @@ class Limit:
         self._read.append(file)
         start = time.perf_counter()
         rows = self._spark.read.schema(COLUMNS).parquet(str(file))
-        placed = self._spark.sql(self._stream.placed(named(rows, "rows of the limit"), PARTITIONS))
+        name = named(rows, "rows of the limit")
+        placed = self._spark.sql(self._stream.placed(name, PARTITIONS, of_rows=self._of_rows))
         columns = self._stream.partial_columns
         task = StageOnly(_work(self._folder, self._epoch), tuple(columns[:3]))
         staged = map_in_arrow(placed, task, "rows bigint", columns).collect()

@@ -93,7 +93,7 @@ def _upserts(
     told = ", ".join(f"{name} {_ms(each)}" for name, each in seconds.items())
     yield _ratio("upsert_vs_rocksdict", seconds, "rocks", "ours", at_least=10)
     yield _ratio("upsert_vs_duckdb", seconds, "duck", "ours", at_least=3)
-    yield _ratio("upsert_growth", seconds, "ours", "few", at_most=2)
+    yield _ratio("upsert_growth", seconds, "ours", "few", at_most=1.8)
     yield Number("upsert_ms", fmean(seconds["ours"]) * 1000, f"mean (median) of an epoch: {told}")
 
 

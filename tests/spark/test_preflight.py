@@ -102,7 +102,7 @@ def test_a_local_spark_that_hashes_otherwise_is_refused(
 ) -> None:
     monkeypatch.setattr("lamina.spark.preflight.ALL", replace(golden.ALL, xxhash64=1))
     with pytest.raises(Refused, match="everything in one key"):
-        preflight(own, tmp_path, partitions=1, clock=SystemClock())
+        ask(own, tmp_path, partitions=1)
 
 
 def test_the_nonce_is_removed_when_the_job_fails(

@@ -46,8 +46,9 @@ KEYS = {
         "small_epoch_p50_ms",
         "epoch_growth",
     },
+    "cold": {"first_epoch_ratio", "cold_ten_epochs_s"},
 }
-NEEDS = {"engine": "pyspark"}
+NEEDS = {"engine": "pyspark", "cold": "pyspark"}
 EXACT = {"list_requests_growth": 1.0, "commit_fdatasyncs": 1.0}
 
 

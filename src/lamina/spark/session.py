@@ -33,13 +33,13 @@ DRIVER_MEMORY = "1g"
 LOOPBACK = "127.0.0.1"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 JIT = (
-    "-XX:Tier4InvocationThreshold=50000",
-    "-XX:Tier4MinInvocationThreshold=6000",
-    "-XX:Tier4CompileThreshold=150000",
-    "-XX:Tier4BackEdgeThreshold=400000",
+    "-XX:Tier4InvocationThreshold=150000",
+    "-XX:Tier4MinInvocationThreshold=18000",
+    "-XX:Tier4CompileThreshold=450000",
+    "-XX:Tier4BackEdgeThreshold=1200000",
 )
-"""Ten times Java's own, so that only what stays hot is optimised to the full: Spark runs a lot of
-code a few thousand times and never again (docs/decisions/0020)."""
+"""Thirty times Java's own, so that only what stays hot is optimised to the full: Spark runs a lot
+of code a few thousand times and never again (docs/decisions/0020)."""
 _LOCAL = re.compile(r"local\[(\*|[1-9][0-9]*)\]")
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
