@@ -16,7 +16,7 @@ from pyspark import TaskContext
 from lamina.engine import task as engine_task
 from lamina.engine.model import StreamWork
 from lamina.spark.tasks import UpdateAndStage
-from lamina.workspace.local import LocalWorkspace
+from lamina.workspace.local import LocalTaskSpace
 
 STEPS = ("state", "log", "stage")
 
@@ -51,7 +51,7 @@ class TimedUpdateAndStage(UpdateAndStage):
         clocks = _Clocks()
         begin = time.perf_counter()
         log = clocks.around(engine_task, "_append", "log")
-        with log, clocks.around(LocalWorkspace, "stage", "stage"):
+        with log, clocks.around(LocalTaskSpace, "stage", "stage"):
             # super() without arguments does not work in a class that dataclass has made anew.
             answers = list(UpdateAndStage.__call__(self, clocks.waiting(batches)))
         seconds = clocks.seconds
