@@ -39,7 +39,7 @@ JIT = (
     "-XX:Tier4BackEdgeThreshold=1200000",
 )
 """Thirty times Java's own, so that only what stays hot is optimised to the full: Spark runs a lot
-of code a few thousand times and never again (docs/decisions/0020)."""
+of code a few thousand times and never again (docs/decisions/0024)."""
 _LOCAL = re.compile(r"local\[(\*|[1-9][0-9]*)\]")
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
