@@ -24,7 +24,6 @@ from lamina.testing.faulty import Killed
 from tests.spark.projects import Project, Rows
 
 java = pytest.importorskip("lamina.spark.java")
-files = pytest.importorskip("lamina.spark.files")
 
 SQL = """
 CREATE SOURCE s (a BIGINT, b STRING, c BIGINT) USING {format} OPTIONS (path 'in'{options});

@@ -62,7 +62,7 @@ def _batch(folder: Path) -> dict[str, list[dict[str, Any]]]:
     source = pipeline.sources["trades"]
     spark = start_session("demo", folder / "scratch", master="local[2]")
     try:
-        frame = spark.read.schema(ddl(source)).json(str(folder / "trades"))
+        frame = spark.read.schema(ddl(source.columns)).json(str(folder / "trades"))
         frame.createOrReplaceTempView("trades")
         return {
             name: spark.sql(stream.select).toArrow().to_pylist()

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
+from lamina.connectors.json_text import SEVERAL
 from lamina.errors import (
     LaminaError,
     NotFound,
@@ -41,10 +42,12 @@ _UNREAD = re.compile(
     r"\[FAILED_READ_FILE\.(\w+)\] Encountered error while reading file (\S+?)\.(?:\s|$)"
 )
 _NO_PATH = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (\S+?)\.(?:\s|$)")
+_SEVERAL = re.compile(rf"{SEVERAL} (\S+) (.*)")
 _MALFORMED = "[MALFORMED_RECORD_IN_PARSING"
 _OTHER_TYPE = re.compile(
     r"Parquet column \[(.+?)\]\. Expected Spark type (.+?), actual Parquet type (\S+?)\."
 )
+_REPAIR = "Repair it, or keep such rows apart with OPTIONS (bad_rows_path 'a/folder')"
 _SHUT_DOWN = "because SparkContext was shut down"
 _FULL = "No space left on device"
 _KINDS = {kind.__name__: kind for kind in all_errors()}
@@ -103,6 +106,12 @@ def _expression(text: str, meanings: Mapping[str, str]) -> str:
 
 def _unreadable(text: str) -> LaminaError | None:
     """What is wrong with a file; None if no file is."""
+    several = _SEVERAL.search(text)
+    if several:
+        message = f"a line cannot be read: it is not one JSON value, to its end: {several[2]}"
+        return Refused(
+            message[:LENGTH_MAX], where=_path(several[1]), advice=f"{_REPAIR}. {NOTHING}"
+        )
     unread, no_path = _UNREAD.search(text), _NO_PATH.search(text)
     if no_path or (unread and unread[1] == "FILE_NOT_EXIST"):
         where = _path(no_path[1] if no_path else unread[2] if unread else "")
@@ -116,7 +125,7 @@ def _unreadable(text: str) -> LaminaError | None:
         advice = "Give the column the type of the files, or write the file anew"
     elif _MALFORMED in text:
         message = f"a row cannot be read: {why}"
-        advice = "Repair it, or keep such rows apart with OPTIONS (bad_rows_path 'a/folder')"
+        advice = _REPAIR
     else:
         message = f"a file cannot be read: {why}"
         advice = "Put a whole file in its place, or take it away"

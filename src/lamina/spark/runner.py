@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users have it
 from pyspark.sql.types import StringType, StructField, StructType
 
+from lamina.connectors.file_frames import local
 from lamina.engine.model import (
     Input,
     Seen,
@@ -30,7 +31,6 @@ from lamina.engine.model import (
 from lamina.engine.task import results_of
 from lamina.engine.wire import decode_result
 from lamina.spark.failures import spark_errors
-from lamina.spark.files import local
 from lamina.spark.frames import named
 from lamina.spark.internals import active, map_in_arrow
 from lamina.spark.sources import SparkFiles, SparkSource

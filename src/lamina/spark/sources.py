@@ -7,11 +7,12 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
+from lamina.connectors.file_frames import ddl
 from lamina.engine.model import SourceRange
 from lamina.engine.ports import Source as EngineSource
 from lamina.pipeline.model import Source
 from lamina.pipeline.tokens import bad_at
-from lamina.spark.files import BAD_ROWS, FORMATS, SparkFiles, ddl
+from lamina.spark.files import BAD_ROWS, FORMATS, SparkFiles
 from lamina.spark.generators import Trades
 from lamina.spark.nexmark import Nexmark
 

@@ -317,7 +317,7 @@ def _aggregation(
 
 def _source_schema(spark: SparkSession, source: Source) -> StructType:
     try:
-        return spark.createDataFrame([], ddl(source)).schema
+        return spark.createDataFrame([], ddl(source.columns)).schema
     except PySparkException as error:
         raise BadPipeline(
             f"the columns of {source.name!r}: {_first_line(error)}", where=str(source.place)
