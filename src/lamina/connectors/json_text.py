@@ -38,10 +38,13 @@ class JsonText:
     corrupt: str  # a column that no source has
 
     def no_rest(self, spark: SparkSession, paths: Sequence[str], schema: StructType) -> DataFrame:
-        """No rows, of any schema; whoever reads them fails at a line that is not one value."""
+        """No rows, of any schema; whoever reads them fails at a line with more than one value.
+
+        A line whose first value cannot be read is left to Spark's reader, which says why.
+        """
         lines, text = self._lines(self.reader(spark).load(list(paths))), F.col(_TEXT)
         said = F.concat_ws(" ", F.lit(SEVERAL), F.col(_FILE), F.substring(text, 1, SHOWN))
-        fails = F.when(self._is_one_value(text), F.lit(False))
+        fails = F.when(self._is_one_value(text) | ~self._begins_well(text), F.lit(False))
         lines = lines.where(fails.otherwise(F.raise_error(said).cast("boolean")))
         return lines.select(*(F.lit(None).cast(f.dataType).alias(f.name) for f in schema))
 
@@ -95,6 +98,13 @@ class JsonText:
         pairs = F.from_json(pair, "array<struct<mark:string>>", self._parsing)
         by_its_options = F.get(pairs, F.lit(1))["mark"] == self.mark
         return flat | F.coalesce(plain, F.lit(False)) | F.coalesce(by_its_options, F.lit(False))
+
+    def _begins_well(self, text: Column) -> Column:
+        """Whether the first value of a line can be read; asked of few."""
+        schema = f"`{_TEXT}` STRING, `{self.corrupt}` STRING"
+        options = {**self._parsing, "columnNameOfCorruptRecord": self.corrupt}
+        value = F.from_json(text, schema, options)
+        return value.isNotNull() & value[self.corrupt].isNull()
 
     def _parsed(self, columns: str) -> Column:
         """The rows of a line, each with why it cannot be read; a list of values is their rows."""

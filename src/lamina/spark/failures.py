@@ -42,7 +42,7 @@ _UNREAD = re.compile(
     r"\[FAILED_READ_FILE\.(\w+)\] Encountered error while reading file (\S+?)\.(?:\s|$)"
 )
 _NO_PATH = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (\S+?)\.(?:\s|$)")
-_SEVERAL = re.compile(rf"{SEVERAL} (\S+) (.*)")
+_SEVERAL = re.compile(rf"{SEVERAL} (\S+) (.*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 _MALFORMED = "[MALFORMED_RECORD_IN_PARSING"
 _OTHER_TYPE = re.compile(
     r"Parquet column \[(.+?)\]\. Expected Spark type (.+?), actual Parquet type (\S+?)\."
