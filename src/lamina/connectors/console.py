@@ -13,6 +13,8 @@ from typing import TextIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lamina.connectors.kinds import DeclaredOption, OptionType, SinkContext, SinkKind
+from lamina.connectors.positions import NotedPosition
 from lamina.connectors.staged import open_proven
 from lamina.engine.ports import Change, Positions, Publication
 from lamina.format.pipeline_record import Owner
@@ -33,7 +35,7 @@ class ConsoleSink:
 
     @property
     def delivery(self) -> str:
-        return "at least once: after a kill the last epoch may be shown again"
+        return CONSOLE.delivery
 
     @property
     def takes(self) -> frozenset[Change]:
@@ -111,3 +113,18 @@ def _text(value: object) -> str:
     text = "NULL" if value is None else str(value)
     text = "".join(each if each.isprintable() else "?" for each in text)
     return text if len(text) <= WIDTH_MAX else f"{text[: WIDTH_MAX - 3]}..."
+
+
+def _open(context: SinkContext) -> ConsoleSink:
+    name = context.sink.name
+    positions = NotedPosition(context.notes, name)
+    return ConsoleSink(name, context.out, positions, context.given.number("rows"))
+
+
+CONSOLE = SinkKind(
+    "console",
+    "Text on standard output",
+    open=_open,
+    delivery="at least once: after a kill the last epoch may be shown again",
+    options=(DeclaredOption("rows", "Rows shown of each epoch", OptionType.NUMBER, 20),),
+)

@@ -7,7 +7,7 @@ Whether a row counts must not depend on who asks: so all columns of a text forma
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -25,7 +25,6 @@ from lamina.pipeline.model import Source
 
 CORRUPT = "_lamina_corrupt"
 _PATTERN = re.compile(r"([\\{}\[\]*?])")
-_OWN = ("path", "bad_rows_path")
 
 
 def local(path: str | Path) -> str:
@@ -59,15 +58,12 @@ class _Group:
 class FileFrames:
     """The rows of a source's files."""
 
-    def __init__(self, source: Source, *, keeps_bad_rows: bool) -> None:
+    def __init__(self, source: Source, options: Mapping[str, str], *, keeps_bad_rows: bool) -> None:
+        """*options* are those of Spark's reader, by their names in lower case."""
         self._source = source
         self._format = source.format
         self._keeps_bad_rows = keeps_bad_rows
-        self._options = {
-            name.lower(): option.value
-            for name, option in source.options.items()
-            if name.lower() not in _OWN
-        }
+        self._options = options
         self._json = JsonText(self._options, new_writer_id(SystemClock()), CORRUPT)
         self._names = [_quoted(column.name) for column in source.columns]
         self._reader: DataFrameReader | None = None  # one session for all epochs: made once

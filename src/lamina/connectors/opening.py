@@ -1,25 +1,111 @@
-"""From the definitions of sinks to the sinks."""
+"""From the definitions of a pipeline to its sources and sinks; and what is wrong with them.
+
+Everything that a pipeline says of its connectors is checked before any is opened, and without a
+look at the world. Sinks are opened when their streams are compiled: they are told what they get.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from lamina.connectors.console import ConsoleSink
 from lamina.connectors.folder import is_passed_over
-from lamina.connectors.parquet import ParquetSink
-from lamina.connectors.paths import check_options, folder_of, option_of, whole_number
-from lamina.connectors.positions import NotedPosition
-from lamina.engine.ports import Sink as EngineSink
+from lamina.connectors.kinds import (
+    BAD_ROWS_PATH,
+    OptionType,
+    SinkContext,
+    SinkKind,
+    SourceContext,
+    SourceKind,
+)
+from lamina.connectors.options import option_of, read_options
+from lamina.connectors.registry import sink_kind, sink_names, source_kind, source_names
 from lamina.pipeline.model import Pipeline, Sink, Source
 from lamina.pipeline.tokens import bad_at
 from lamina.workspace.notes import LocalNotes
 
-SINKS = ("parquet", "console")
-BAD_ROWS_PATH = "bad_rows_path"
-ROWS_SHOWN = 20
+if TYPE_CHECKING:
+    from lamina.connectors.spark_source import SparkSource
+    from lamina.engine.ports import Output
+    from lamina.engine.ports import Sink as EngineSink
+
+
+def check_connectors(pipeline: Pipeline, folder: Path, *, file: str = "pipeline") -> None:
+    """BadPipeline at the first source or sink that would not work; nothing is looked at."""
+    _check_names(pipeline, file)
+    for source in pipeline.sources.values():
+        check_source(source, folder, file=file)
+    writers: dict[Path, str] = {}
+    for sink in sinks_of(pipeline):
+        for path in _folders(sink, OptionType.OUTPUT, folder, file):
+            other = writers.setdefault(path, sink.name)
+            if other != sink.name:
+                message = f"{other!r} and {sink.name!r} would write into one folder"
+                raise bad_at(message, file, sink.place, "Give each a path of its own")
+            for source in pipeline.sources.values():
+                _check_not_read(sink, path, source, folder, file)
+
+
+def check_source(source: Source, folder: Path, *, file: str = "pipeline") -> SourceContext:
+    """What a source is opened with; relative paths are below *folder*."""
+    kind = _source_kind(source, file)
+    context = SourceContext(source, read_options(source, kind, folder, file=file))
+    kind.check(context)
+    return context
+
+
+def open_source(source: Source, folder: Path, *, file: str = "pipeline") -> SparkSource:
+    return _source_kind(source, file).open(check_source(source, folder, file=file))
+
+
+def open_sinks(
+    pipeline: Pipeline,
+    folder: Path,
+    *,
+    home: Path,
+    file: str = "pipeline",
+    out: TextIO | None = None,
+    outputs: Mapping[str, Output] | None = None,
+) -> dict[str, EngineSink]:
+    """All of them, by name. Without *outputs* they can be asked where they stand, and no more."""
+    check_connectors(pipeline, folder, file=file)
+    return {
+        sink.name: open_sink(
+            sink, folder, home=home, file=file, out=out, output=(outputs or {}).get(sink.name)
+        )
+        for sink in sinks_of(pipeline)
+    }
+
+
+def open_sink(
+    sink: Sink,
+    folder: Path,
+    *,
+    home: Path,
+    file: str = "pipeline",
+    out: TextIO | None = None,
+    output: Output | None = None,
+) -> EngineSink:
+    """*home* takes what a sink without a memory has to remember; *out* is for people."""
+    kind = _sink_kind(sink, file)
+    given = read_options(sink, kind, folder, file=file)
+    return kind.open(SinkContext(sink, given, LocalNotes(home), out or sys.stdout, output))
+
+
+def delivery_of(sink: Sink, *, file: str = "pipeline") -> str:
+    """What a sink promises, for people."""
+    return _sink_kind(sink, file).delivery
+
+
+def missing_folders(source: Source, folder: Path, *, file: str = "pipeline") -> list[Path]:
+    """Folders that a source reads and that are not there."""
+    return [path for path in _folders(source, OptionType.INPUT, folder, file) if not path.exists()]
+
+
+# bad rows
 
 
 def bad_rows_name(source: str) -> str:
@@ -35,13 +121,8 @@ def sinks_of(pipeline: Pipeline) -> tuple[Sink, ...]:
 
 def bad_row_streams(pipeline: Pipeline) -> dict[str, Source]:
     """The streams of bad rows, by name, and the sources that keep them."""
-    kept = (source for source in pipeline.sources.values() if keeps_bad_rows(source))
+    kept = (source for source in pipeline.sources.values() if option_of(source, BAD_ROWS_PATH))
     return {bad_rows_name(source.name): source for source in kept}
-
-
-def keeps_bad_rows(source: Source) -> bool:
-    """Whether rows that cannot be read are kept; else they stop the epoch."""
-    return option_of(source, BAD_ROWS_PATH) is not None
 
 
 def _bad_rows(source: Source) -> Sink:
@@ -50,29 +131,7 @@ def _bad_rows(source: Source) -> Sink:
     return Sink(name, name, "parquet", {"path": path}, source.place)
 
 
-def open_sinks(
-    pipeline: Pipeline,
-    folder: Path,
-    *,
-    home: Path,
-    file: str = "pipeline",
-    out: TextIO | None = None,
-) -> dict[str, EngineSink]:
-    """All of them, by name. Nothing is made or looked at; each has a folder of its own."""
-    opened: dict[str, EngineSink] = {}
-    taken: dict[Path, str] = {}
-    _check_names(pipeline, file)
-    for sink in sinks_of(pipeline):
-        opened[sink.name] = open_sink(sink, folder, home=home, file=file, out=out)
-        if sink.format == "parquet":
-            path = _normal(folder_of(sink, "path", folder, file=file))
-            other = taken.setdefault(path, sink.name)
-            if other != sink.name:
-                message = f"{other!r} and {sink.name!r} would write into one folder"
-                raise bad_at(message, file, sink.place, "Give each a path of its own")
-            for source in pipeline.sources.values():
-                _check_not_read(sink, path, source, folder, file)
-    return opened
+# steps
 
 
 def _check_names(pipeline: Pipeline, file: str) -> None:
@@ -86,43 +145,36 @@ def _check_names(pipeline: Pipeline, file: str) -> None:
 
 def _check_not_read(sink: Sink, path: Path, source: Source, folder: Path, file: str) -> None:
     """Output that a source takes for input would come back for ever."""
-    if option_of(source, "path") is None:
-        return
-    read = _normal(folder_of(source, "path", folder, file=file))
-    if path.is_relative_to(read) and not is_passed_over(path.relative_to(read)):
-        raise bad_at(
-            f"{sink.name!r} would write into the folder that the source {source.name!r} reads",
-            file,
-            sink.place,
-            "Take another folder, or one whose name begins with _: those are passed over",
-        )
+    for read in _folders(source, OptionType.INPUT, folder, file):
+        if path.is_relative_to(read) and not is_passed_over(path.relative_to(read)):
+            raise bad_at(
+                f"{sink.name!r} would write into the folder that the source {source.name!r} reads",
+                file,
+                sink.place,
+                "Take another folder, or one whose name begins with _: those are passed over",
+            )
 
 
-def _normal(path: Path) -> Path:
-    return Path(os.path.normpath(path.absolute()))
+def _folders(of: Source | Sink, wanted: OptionType, folder: Path, file: str) -> list[Path]:
+    """The folders that the options of one type name, each in one spelling."""
+    kind = _source_kind(of, file) if isinstance(of, Source) else _sink_kind(of, file)
+    given = read_options(of, kind, folder, file=file)
+    names = [each.name for each in kind.options if each.type is wanted]
+    paths = [given.folder(name) for name in names if name in given.declared]
+    return [Path(os.path.normpath(path.absolute())) for path in paths]
 
 
-def open_sink(
-    sink: Sink,
-    folder: Path,
-    *,
-    home: Path,
-    file: str = "pipeline",
-    out: TextIO | None = None,
-) -> EngineSink:
-    """A sink of a pipeline; relative paths are below *folder*. Nothing is made or looked at.
+def _source_kind(source: Source, file: str) -> SourceKind:
+    kind = source_kind(source.format)
+    if kind is None:
+        message = f"the source {source.name!r} has the format {source.format!r}, which is not known"
+        raise bad_at(message, file, source.place, f"Known formats: {', '.join(source_names())}")
+    return kind
 
-    *home* takes what a sink without a memory has to remember; *out* is for people, and standard
-    output if it is not given.
-    """
-    if sink.format == "parquet":
-        check_options(sink, ("path",), file=file)
-        return ParquetSink(sink.name, folder_of(sink, "path", folder, file=file))
-    if sink.format == "console":
-        check_options(sink, ("rows",), file=file)
-        rows = whole_number(sink, "rows", ROWS_SHOWN, file=file)
-        return ConsoleSink(
-            sink.name, out or sys.stdout, NotedPosition(LocalNotes(home), sink.name), rows
-        )
-    message = f"the sink {sink.name!r} has the format {sink.format!r}, which is not known"
-    raise bad_at(message, file, sink.place, f"There is {', '.join(SINKS)}")
+
+def _sink_kind(sink: Sink, file: str) -> SinkKind:
+    kind = sink_kind(sink.format)
+    if kind is None:
+        message = f"the sink {sink.name!r} has the format {sink.format!r}, which is not known"
+        raise bad_at(message, file, sink.place, f"Known formats: {', '.join(sink_names())}")
+    return kind

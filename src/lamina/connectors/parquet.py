@@ -17,6 +17,7 @@ import errno
 from io import BytesIO
 from pathlib import Path
 
+from lamina.connectors.kinds import DeclaredOption, OptionType, SinkKind
 from lamina.connectors.sink_log import SinkLog
 from lamina.connectors.staged import RESTORE, prove
 from lamina.disk.files import Files, LocalFiles
@@ -231,3 +232,12 @@ def _judge(last: SinkEntry, publication: Publication) -> Publish:
         pipeline=publication.pipeline,
         generation=publication.generation,
     )
+
+
+PARQUET = SinkKind(
+    "parquet",
+    "Parquet files, one folder for each epoch",
+    open=lambda context: ParquetSink(context.sink.name, context.given.folder("path")),
+    delivery=ParquetSink.delivery,
+    options=(DeclaredOption("path", "Folder for the output", OptionType.OUTPUT, required=True),),
+)

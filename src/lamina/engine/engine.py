@@ -96,6 +96,7 @@ class Engine:
             states=states,
             space=space,
             publisher=self._publisher,
+            sources=sources,
             pipeline=Pipeline(recovered.pipeline, plan.settings),
             settings=settings,
             clock=clock,

@@ -4,27 +4,30 @@ A store that fails stops no epoch: it is tried again with back-off, and holds th
 last checkpoint is too far back. Everything else that goes wrong is raised.
 
 No checkpoint is made while a sink is behind: so none has to carry output that one has still to get
-(R7). After each, those that are beyond the retention go, beside further epochs.
+(R7). After each, those that are beyond the retention go, beside further epochs; then sources are
+told where the oldest that is left stands: rows before that are never asked for again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from lamina.checkpoint.background import Background
 from lamina.checkpoint.checkpointer import Checkpointer
-from lamina.checkpoint.gc import GcPlan, run_gc
+from lamina.checkpoint.gc import run_gc
 from lamina.checkpoint.saving import Pipeline, Saved, Saver, Saving
 from lamina.clock import Clock
 from lamina.engine.backoff import Backoff
 from lamina.engine.plans import EngineSettings, FailPoint
+from lamina.engine.ports import Source
 from lamina.engine.publishing import Publisher
 from lamina.engine.states import States
 from lamina.errors import Corrupt, NotFound, StoreError
 from lamina.format.commit import AdoptRecord, CheckpointRecord, CommitRecord
-from lamina.format.manifest_model import CheckpointManifest
-from lamina.ids import CheckpointId
-from lamina.protocol.retention import wal_floor
+from lamina.format.manifest_model import CheckpointManifest, ConnectorCheckpoint
+from lamina.ids import CheckpointId, fold
+from lamina.protocol.retention import oldest_kept, wal_floor
 from lamina.recovery.manager import Recovered
 from lamina.workspace.base import Workspace
 
@@ -40,6 +43,7 @@ class Saves:
         states: States,
         space: Workspace,
         publisher: Publisher,
+        sources: Mapping[str, Source],
         pipeline: Pipeline,
         settings: EngineSettings,
         clock: Clock,
@@ -51,6 +55,7 @@ class Saves:
         self._states = states
         self._space = space
         self._publisher = publisher
+        self._sources = sources
         self._pipeline = pipeline
         self._settings = settings
         self._fail_point = fail_point
@@ -59,7 +64,7 @@ class Saves:
         self._backoff = Backoff(clock)
         self._saver = Saver(checkpointer, space.run_files)
         self._saving: Saving | None = None
-        self._sweeping: Background[GcPlan] | None = None
+        self._sweeping: Background[Mapping[str, ConnectorCheckpoint]] | None = None
         self._sweep_error = ""
         self._saved_at = clock.monotonic()
         self._due_since: int | None = None  # how many epochs there were when one became due
@@ -161,14 +166,17 @@ class Saves:
         self._take_over(saving.wait())
         self._backoff.succeeded()
         retain, checkpointer = self._settings.retain, self._checkpointer
-        self._sweeping = Background("lamina-gc", lambda: run_gc(checkpointer, retain=retain))
+        self._sweeping = Background("lamina-gc", lambda: _sweep(checkpointer, retain))
 
     def _take_swept(self) -> None:
         assert self._sweeping is not None
         sweeping, self._sweeping = self._sweeping, None
         self._sweep_error = ""
         try:
-            sweeping.wait()
+            stood = {fold(name): at.offsets for name, at in sweeping.wait().items()}
+            for name, source in self._sources.items():
+                if fold(name) in stood:
+                    source.acknowledge(stood[fold(name)])
         except (StoreError, Corrupt, NotFound) as error:  # an old one stays: no reason to stop
             self._sweep_error = f"old checkpoints stay: {error}"
 
@@ -204,3 +212,10 @@ class Saves:
             run for operator in self._states.operators.values() for run in operator.runs()
         )
         self._fail_point("after sweep")
+
+
+def _sweep(checkpointer: Checkpointer, retain: int) -> Mapping[str, ConnectorCheckpoint]:
+    """Delete what is beyond the retention; then where sources stood in the oldest that is kept."""
+    run_gc(checkpointer, retain=retain)
+    oldest = oldest_kept(checkpointer.history(), retain)
+    return checkpointer.load_manifest(oldest.id).source_offsets if oldest else {}

@@ -14,7 +14,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from lamina.connectors.opening import bad_row_streams, open_sinks, sinks_of
+from lamina.connectors.opening import (
+    bad_row_streams,
+    check_connectors,
+    delivery_of,
+    missing_folders,
+    sinks_of,
+)
 from lamina.engine.plans import EngineSettings
 from lamina.front.locate import PipelineLike, locate
 from lamina.front.places import PipelinePlace, require_spark
@@ -66,15 +72,15 @@ def read_plan(place: PipelinePlace, pipeline: Pipeline) -> Shape:
     """What the text says, without Spark."""
     file = str(place.file)
     check_pipeline(pipeline, file=file)
-    opened = open_sinks(pipeline, place.folder, home=place.home, file=file)
-    sinks = [_sink(each, opened[each.name].delivery) for each in sinks_of(pipeline)]
+    check_connectors(pipeline, place.folder, file=file)
+    sinks = [_sink(each, delivery_of(each, file=file)) for each in sinks_of(pipeline)]
     streams = {name: _stream(pipeline, name, file) for name in order(pipeline, file=file)}
     streams |= {name: _bad_rows(name, source) for name, source in bad_row_streams(pipeline).items()}
     return {
         "pipeline": place.name,
         "file": file,
         "checked_with_spark": False,
-        "sources": [_source(each, place.folder) for each in pipeline.sources.values()],
+        "sources": [_source(each, place) for each in pipeline.sources.values()],
         "streams": list(streams.values()),
         "sinks": sinks,
         "mode": "local: the home is on a disk that the driver and its tasks share",
@@ -93,8 +99,7 @@ def add_types(
     plan["checked_with_spark"] = True
 
 
-def _source(source: Source, folder: Path) -> Shape:
-    path = source.options.get("path")
+def _source(source: Source, place: PipelinePlace) -> Shape:
     watermark = source.watermark
     return {
         "name": source.name,
@@ -104,7 +109,7 @@ def _source(source: Source, folder: Path) -> Shape:
         "watermark": None
         if watermark is None
         else {"column": watermark.column, "delay_us": watermark.delay_us},
-        "missing": path is not None and not (folder / path.value).exists(),
+        "missing": bool(missing_folders(source, place.folder, file=str(place.file))),
     }
 
 
@@ -167,12 +172,9 @@ def _compiled(
     from lamina.spark.frames import own_session  # noqa: PLC0415
     from lamina.spark.internals import active  # noqa: PLC0415
     from lamina.spark.runner import pinned  # noqa: PLC0415
-    from lamina.spark.sources import open_source  # noqa: PLC0415
     from lamina.spark.streams import compile_pipeline  # noqa: PLC0415
 
     file = str(place.file)
-    for source in pipeline.sources.values():
-        open_source(source, place.folder, file=file)
     with _session(place.name, spark) as session:
         own = own_session(session, pinned(1))
         with spark_errors(), active(own):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from lamina.clock import Clock, SystemClock
-from lamina.connectors.opening import sinks_of
+from lamina.connectors.opening import check_connectors, sinks_of
 from lamina.errors import SparkLost, UsageError
 from lamina.front.locate import PipelineLike, locate
 from lamina.front.options import RunOptions, settings_of
@@ -86,7 +86,8 @@ def _launch(
 def _check(pipeline: Pipeline, settings: RunSettings) -> None:
     """What needs no Spark at all; options of sources come next, and then one is started."""
     check_pipeline(pipeline, file=settings.file)
-    sinks = [sink.name for sink in sinks_of(pipeline)]
+    check_connectors(pipeline, settings.folder, file=settings.file)
+    sinks = {sink.name for sink in sinks_of(pipeline)}
     _check_named("--reuse-state", "stream", settings.engine.reuse_state, pipeline.streams)
     _check_named("--sink-from-now", "sink", settings.recovery.sinks_from_now, sinks)
 

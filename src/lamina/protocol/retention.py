@@ -94,9 +94,13 @@ def wal_floor(history: History, retain: int, sink_epochs: Iterable[int]) -> int:
     Everything above it may be needed: to reach the head from the oldest checkpoint kept for
     fallback, or to publish to the slowest sink. A savepoint older than those holds no WAL.
     """
-    kept = _kept_by_count(history, retain)
-    oldest = min((committed.epoch for committed in kept), default=0)
-    return min((oldest, *sink_epochs))
+    oldest = oldest_kept(history, retain)
+    return min((oldest.epoch if oldest else 0, *sink_epochs))
+
+
+def oldest_kept(history: History, retain: int) -> Committed | None:
+    """The oldest checkpoint that recovery may fall back to; savepoints do not count."""
+    return min(_kept_by_count(history, retain), key=lambda kept: kept.epoch, default=None)
 
 
 def _beyond(history: History, retain: int) -> Iterator[CheckpointId]:

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users ha
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lamina.connectors.file_frames import local
+from lamina.connectors.spark_source import KeepsBadRows, SparkSource
 from lamina.engine.model import (
     Input,
     Seen,
@@ -33,7 +34,6 @@ from lamina.engine.wire import decode_result
 from lamina.spark.failures import spark_errors
 from lamina.spark.frames import named
 from lamina.spark.internals import active, map_in_arrow
-from lamina.spark.sources import SparkFiles, SparkSource
 from lamina.spark.streams import SparkStream
 from lamina.spark.tasks import META, RESULT, StageOutput, UpdateAndStage, UpdateState
 
@@ -159,7 +159,7 @@ class SparkRunner:
 
     def _bad_rows(self, planned: SourceRange) -> DataFrame:
         source = self._sources[planned.source]
-        assert isinstance(source, SparkFiles), planned.source
+        assert isinstance(source, KeepsBadRows), planned.source
         return source.bad_rows(self._spark, planned)
 
     def _timed(self, source: str, rows: DataFrame) -> DataFrame:

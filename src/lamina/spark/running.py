@@ -8,12 +8,11 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from lamina.clock import Clock, SystemClock
-from lamina.connectors.opening import open_sinks
+from lamina.connectors.opening import check_connectors, open_sinks, open_source
 from lamina.disk.base import Lock
 from lamina.engine.engine import Engine
 from lamina.engine.opening import open_engine
 from lamina.engine.plans import FailPoint
-from lamina.engine.ports import Sink
 from lamina.pipeline.checks import check_pipeline, order
 from lamina.pipeline.model import Pipeline
 from lamina.running.control import Status
@@ -25,7 +24,6 @@ from lamina.spark.frames import own_session
 from lamina.spark.internals import active
 from lamina.spark.preflight import preflight
 from lamina.spark.runner import RESULTS, SparkRunner, pinned
-from lamina.spark.sources import SparkSource, open_source
 from lamina.spark.streams import compile_pipeline
 from lamina.store import open_store
 from lamina.workspace.local import LocalWorkspace
@@ -69,16 +67,7 @@ def run(
 def check(pipeline: Pipeline, wanted: RunSettings) -> None:
     """Whether the text, its options and its paths will do; nothing is made, in the home neither."""
     check_pipeline(pipeline, file=wanted.file)
-    open_ends(pipeline, wanted)
-
-
-def open_ends(
-    pipeline: Pipeline, wanted: RunSettings
-) -> tuple[dict[str, SparkSource], dict[str, Sink]]:
-    """Sources and sinks by name; nothing is made or looked at."""
-    folder, file = wanted.folder, wanted.file
-    sources = {s.name: open_source(s, folder, file=file) for s in pipeline.sources.values()}
-    return sources, open_sinks(pipeline, folder, home=wanted.home, file=file, out=wanted.out)
+    check_connectors(pipeline, wanted.folder, file=wanted.file)
 
 
 def run_here(
@@ -122,8 +111,8 @@ def open_pipeline(
     fail_point: FailPoint = lambda _: None,
 ) -> Engine:
     """A pipeline that is compiled, claimed and recovered: each `step` is an epoch."""
-    sources, sinks = open_ends(pipeline, wanted)
-    space, file = LocalWorkspace(wanted.home, clock), wanted.file
+    space, folder, file = LocalWorkspace(wanted.home, clock), wanted.folder, wanted.file
+    sources = {s.name: open_source(s, folder, file=file) for s in pipeline.sources.values()}
     own = own_session(spark, pinned(wanted.engine.partitions))
     with active(own):
         plan, streams = compile_pipeline(
@@ -131,6 +120,9 @@ def open_pipeline(
         )
         plan = replace(plan, settings=RESULTS)
         preflight(own, space, partitions=wanted.engine.partitions, clock=clock)
+    sinks = open_sinks(
+        pipeline, folder, home=wanted.home, file=file, out=wanted.out, outputs=plan.outputs
+    )
     times = {s.name: s.watermark.column for s in pipeline.sources.values() if s.watermark}
     return open_engine(
         plan,

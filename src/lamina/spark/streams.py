@@ -9,8 +9,17 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DecimalType, DoubleType, FloatType, LongType, StructType
+from pyspark.sql.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
 
+from lamina.connectors.file_frames import ddl
 from lamina.connectors.opening import bad_row_streams
 from lamina.engine.model import OperatorPlan
 from lamina.engine.plans import EnginePlan, StreamPlan
@@ -36,10 +45,12 @@ from lamina.spark.plan_checks import (
     check_types,
     check_updates,
 )
-from lamina.spark.sources import BAD_ROWS, ddl
 
 SUMMED = (LongType, DecimalType)
 """Types of sums whose value does not depend on the order."""
+
+BAD_ROWS = StructType([StructField("file", StringType()), StructField("text", StringType())])
+"""What is kept of a row that cannot be read: where it stood, and how it read."""
 
 ALL = "k_all"
 """The key of an aggregate without one: all rows are one group."""

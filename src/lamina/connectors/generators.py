@@ -9,16 +9,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users have it
-
-from lamina.connectors.paths import check_options, whole_number
 from lamina.engine.model import Offset, SourceRange
 from lamina.engine.ports import Limits, SourceMemory
 from lamina.pipeline.model import Source
 from lamina.pipeline.tokens import bad_at
 from lamina.state.schema import StateSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 ROW = "row"
 PIECES_MIN, PIECES_MAX = 8, 256  # of a range: what Spark deals out to its tasks
@@ -65,31 +65,6 @@ class Numbered:
 
     def acknowledge(self, offset: Offset) -> None:
         """Nothing is held."""
-
-
-class Trades(Numbered):
-    """Market trades."""
-
-    def __init__(self, source: Source, *, file: str = "pipeline") -> None:
-        check_options(source, ("rows", "symbols", "every_us"), file=file)
-        super().__init__(source.name, whole_number(source, "rows", 10_000, file=file, least=0))
-        symbols = whole_number(source, "symbols", 20, file=file)
-        every_us = whole_number(source, "every_us", 50_000, file=file, least=0)
-        self._columns = chosen(source, trades(symbols, every_us), file=file)
-
-    def frame(self, spark: SparkSession, planned: SourceRange) -> DataFrame:
-        return numbers(spark, planned).select(*(F.expr(sql) for sql in self._columns))
-
-
-def trades(symbols: int, every_us: int) -> dict[str, Made]:
-    return {
-        "symbol": Made("STRING", f"concat('S', CAST(pmod(xxhash64(id), {symbols}) AS STRING))"),
-        "price": Made(
-            "DECIMAL(12,2)", "CAST(10 + pmod(xxhash64(id, 1), 9000) / 100 AS DECIMAL(12, 2))"
-        ),
-        "volume": Made("BIGINT", "CAST(1 + pmod(xxhash64(id, 2), 500) AS BIGINT)"),
-        "ts": Made("TIMESTAMP", f"timestamp_micros(1700000000000000 + id * {every_us})"),
-    }
 
 
 def numbers(spark: SparkSession, planned: SourceRange) -> DataFrame:

@@ -9,14 +9,15 @@ referred to exists already, while there an id may be up to ten ahead.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users have it
-
-from lamina.connectors.paths import bad_option, check_options, option_of, whole_number
+from lamina.connectors.generators import Made, Numbered, chosen, numbers
+from lamina.connectors.kinds import DeclaredOption, OptionType, SourceContext, SourceKind
+from lamina.connectors.options import bad_option, option_of
 from lamina.engine.model import SourceRange
-from lamina.pipeline.model import Source
-from lamina.spark.generators import Made, Numbered, chosen, numbers
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 CYCLE = 50  # 1 person, 3 auctions, 46 bids
 FIRST_ID = 1000
@@ -28,7 +29,6 @@ HOT_AUCTION_RATIO, HOT_SELLER_RATIO, HOT_BIDDER_RATIO = 2, 4, 4  # all but one o
 OUT_OF_ORDER_PRIME = 953
 CHANNELS = 10_000
 KINDS = {"person": "r = 0", "auction": "r BETWEEN 1 AND 3", "bid": "r > 3"}
-OPTIONS = ("events", "seed", "every_us", "kind", "out_of_order")
 
 _FIRST_NAMES = "Peter,Paul,Luke,John,Saul,Vicky,Kate,Julie,Sarah,Deiter,Walter"
 _LAST_NAMES = "Shultz,Abrams,Spencer,White,Bartels,Walton,Smith,Jones,Noris"
@@ -40,12 +40,11 @@ _HOT_CHANNELS = "Google,Facebook,Baidu,Apple"
 class Nexmark(Numbered):
     """One kind of event with its fields as columns; or all, each row with one of three structs."""
 
-    def __init__(self, source: Source, *, file: str = "pipeline") -> None:
-        check_options(source, OPTIONS, file=file)
-        super().__init__(source.name, whole_number(source, "events", 10_000, file=file, least=0))
-        seed = whole_number(source, "seed", 1, file=file, least=0)
-        every_us = whole_number(source, "every_us", 100, file=file, least=0)
-        self._group = whole_number(source, "out_of_order", 1, file=file)
+    def __init__(self, context: SourceContext) -> None:
+        source, given, file = context.source, context.given, context.given.file
+        super().__init__(source.name, given.number("events"))
+        seed, every_us = given.number("seed"), given.number("every_us")
+        self._group = given.number("out_of_order")
         if self._group % OUT_OF_ORDER_PRIME == 0 or seed >= 1 << 63:
             raise bad_option(
                 source,
@@ -53,10 +52,10 @@ class Nexmark(Numbered):
                 file,
                 f"seed has 63 bits at most, out_of_order is no multiple of {OUT_OF_ORDER_PRIME}",
             )
-        kind = option_of(source, "kind")
-        self._kind = kind.value.lower() if kind else ""
+        self._kind = given.text("kind").lower()
         self._channels = channels(Chance(seed))
         kinds = events(seed, every_us)
+        kind = option_of(source, "kind")
         if kind is not None and self._kind not in kinds:
             message = f"has the kind {kind.written!r}"
             raise bad_option(source, message, file, f"It is {', '.join(kinds)}, or left out")
@@ -75,7 +74,7 @@ class Nexmark(Numbered):
             rows = rows.selectExpr("*", made)
         if self._kind:
             rows = rows.where(KINDS[self._kind])
-        return rows.select(*(F.expr(sql) for sql in self._columns))
+        return rows.selectExpr(*self._columns)
 
 
 def events(seed: int, every_us: int) -> dict[str, dict[str, Made]]:
@@ -224,3 +223,27 @@ def _url() -> str:
     named = "channel >= 0 AND pmod(channel, 10) > 0"
     id = f"CASE WHEN {named} THEN concat('&channel_id=', channel) ELSE '' END"
     return f"concat('https://www.nexmark.com/', {parts}, '/item.htm?query=1', {id})"
+
+
+NEXMARK = SourceKind(
+    "nexmark",
+    "Made-up events of the Nexmark benchmark, see below",
+    open=Nexmark,
+    check=Nexmark,
+    options=(
+        DeclaredOption(
+            "events", "Number of events, of all kinds", OptionType.NUMBER, 10_000, least=0
+        ),
+        DeclaredOption(
+            "seed", "The same seed makes the same events", OptionType.NUMBER, 1, least=0
+        ),
+        DeclaredOption("kind", "`person`, `auction` or `bid`; all three if left out"),
+        DeclaredOption("every_us", "Microseconds between events", OptionType.NUMBER, 100, least=0),
+        DeclaredOption(
+            "out_of_order",
+            "Shuffle the order within groups of this many events",
+            OptionType.NUMBER,
+            1,
+        ),
+    ),
+)

@@ -1,0 +1,116 @@
+"""What a connector is: a `SourceKind` or a `SinkKind`, declared in a file of its own.
+
+The declaration is all there is: `lamina check`, the errors for options and the tables in the docs
+come from it. `check` looks at what the pipeline says and at nothing else; `open` comes when the
+pipeline is compiled. A row in registry.py makes a kind known, or an entry point of the group
+`lamina.connectors` in another package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from lamina.connectors.spark_source import SparkSource
+    from lamina.engine.ports import Output
+    from lamina.engine.ports import Sink as EngineSink
+    from lamina.pipeline.model import Sink, Source
+    from lamina.workspace.base import Notes
+
+BAD_ROWS_PATH = "bad_rows_path"
+"""The option of sources that keep rows that cannot be read: they have `bad_rows`."""
+
+Value = str | int | Path
+
+
+class OptionType(Enum):
+    """What the text of an option means."""
+
+    TEXT = "text"
+    NUMBER = "whole number"
+    INPUT = "folder to read"  # relative ones are below the folder of the pipeline
+    OUTPUT = "folder to write"  # no other sink may write there
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredOption:
+    """An option that a kind knows."""
+
+    name: str
+    doc: str
+    type: OptionType = OptionType.TEXT
+    default: Value | None = None  # None: without it there is no value
+    required: bool = False
+    least: int = 1  # of a number
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The options of one source or sink: declared ones with their types, others as text."""
+
+    file: str  # of the pipeline
+    declared: Mapping[str, Value]
+    further: Mapping[str, str] = field(default_factory=dict)  # by their names in lower case
+
+    def text(self, name: str) -> str:
+        """An empty one if it is not there."""
+        return str(self.declared.get(name, ""))
+
+    def number(self, name: str) -> int:
+        value = self.declared[name]
+        assert isinstance(value, int), name
+        return value
+
+    def folder(self, name: str) -> Path:
+        value = self.declared[name]
+        assert isinstance(value, Path), name
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class SourceContext:
+    """What a source is checked and opened with."""
+
+    source: Source
+    given: Given
+
+
+@dataclass(frozen=True, slots=True)
+class SinkContext:
+    """What a sink is opened with."""
+
+    sink: Sink
+    given: Given
+    notes: Notes  # of the pipeline's workspace, for what the sink itself cannot remember
+    out: TextIO  # for people
+    output: Output | None = None  # None: it is only asked where it stands
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKind:
+    """A way to read rows."""
+
+    name: str
+    doc: str
+    open: Callable[[SourceContext], SparkSource]
+    options: tuple[DeclaredOption, ...] = ()
+    check: Callable[[SourceContext], object] = lambda _: None  # beyond names and types of options
+    refused: Mapping[str, str] = field(default_factory=dict)  # option -> what to do instead
+    further: str = ""  # whose options are passed on, if any are
+
+
+@dataclass(frozen=True, slots=True)
+class SinkKind:
+    """A way to publish rows."""
+
+    name: str
+    doc: str
+    open: Callable[[SinkContext], EngineSink]
+    delivery: str  # what it promises, for people
+    options: tuple[DeclaredOption, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    further: str = ""
