@@ -196,17 +196,21 @@ class ParquetSink:
         """Give the folder its name, unless it has it."""
         if not entry.prepared or entry.point is None:
             return
-        target = self._folder / names.visible(entry.point.epoch)
+        prepared = self._folder / entry.prepared
+        if self._files.exists(prepared):  # else it has its name, or had: old ones may be moved away
+            self._rename(prepared, self._folder / names.visible(entry.point.epoch))
+        self._files.sync(self._folder)
+
+    def _rename(self, prepared: Path, target: Path) -> None:
         try:
-            self._files.rename(self._folder / entry.prepared, target)
+            self._files.rename(prepared, target)
         except FileNotFoundError:
-            pass  # it has its name, or had: old epochs may be moved away
+            return  # a newer process was faster
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise
             message = "a folder stands where the output of an epoch should appear"
             raise Diverged(message, where=str(target), advice=IN_THE_WAY) from None
-        self._files.sync(self._folder)
 
     def _check_shown(self, entry: SinkEntry, publication: Publication) -> None:
         """What was prepared a moment ago is there; if not, a newer process has dealt with it."""
