@@ -17,14 +17,12 @@ from typing import TypeVar
 
 import pyspark
 
-from tests.spark.java import java_home
+from tests.spark.java import JAVA_OPTIONS, java_home
 
 T = TypeVar("T")
 
 PATIENCE_S = 120
 SPARK_HOME = Path(pyspark.__file__).parent
-# Short lives: the fast compiler only.
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _MASTER = re.compile(r"Starting Spark master at (spark://[\w.]+:\d+)")
 _REGISTERED = "Successfully registered with master"
 

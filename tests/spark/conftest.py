@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark.java import java_home
+from tests.spark.java import JAVA_OPTIONS, java_home
 from tests.spark.kills import Project
 from tests.spark.victims import Nursery, nursery
 
@@ -18,6 +18,7 @@ CONF = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from tests.spark.java import JAVA_OPTIONS
 from tests.spark.victims import children, wait_until_gone
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: lamina[spark]")
@@ -33,7 +34,7 @@ CREATE SINK vwap_out FROM vwap USING parquet OPTIONS (path 'out/vwap');
 """
 RUN = ("--max-rows", "2000", "--checkpoint-epochs", "0", "--master", "local[2]", "--json")
 # A short life: the fast compiler only.
-ENVIRONMENT = os.environ | {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+ENVIRONMENT = os.environ | {"JDK_JAVA_OPTIONS": JAVA_OPTIONS}
 
 
 def ask(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

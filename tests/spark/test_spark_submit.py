@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.spark.java import java_home
+from tests.spark.java import JAVA_OPTIONS, java_home
 from tests.spark.running import Place, comparable
 
 pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: lamina[spark]")
@@ -61,7 +61,7 @@ def submit(folder: Path) -> str:
             "JAVA_HOME": str(home),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_DIRS": str(folder / "scratch"),
-            "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
         },
         cwd=folder,
         capture_output=True,

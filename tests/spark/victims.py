@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
+from tests.spark.java import JAVA_OPTIONS
+
 ROOT = Path(__file__).parents[2]
 LAMINA = Path(sys.executable).parent / "lamina"
 PATIENCE_S = 600  # how long a hang is waited for; nothing takes so long
-# A short life: the fast compiler only.
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class Process:
@@ -170,7 +170,7 @@ class Nursery:
             return
         mark.close()
         made = self._classes.with_suffix(".new")
-        archive = f"{JAVA} -XX:ArchiveClassesAtExit={made} -Xlog:cds=off"
+        archive = f"{JAVA_OPTIONS} -XX:ArchiveClassesAtExit={made} -Xlog:cds=off"
         child = self._start(self._child(), archive)
         child.tell(asked)
         assert child.until("ended", "error")["event"] == "ended"
@@ -189,7 +189,7 @@ class Nursery:
 
     def _java(self) -> str:
         kept = f" -XX:SharedArchiveFile={self._classes} -Xlog:cds=off -Xlog:cds+dynamic=off"
-        return JAVA + (kept if self._classes.exists() else "")
+        return JAVA_OPTIONS + (kept if self._classes.exists() else "")
 
     def _start(
         self, command: list[str | Path], java: str, environment: dict[str, str] | None = None

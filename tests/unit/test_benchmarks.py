@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.spark.java import JAVA_OPTIONS
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 KEYS = {
@@ -61,6 +64,7 @@ def test_a_benchmark_ends_with_one_line_of_json(name: str, tmp_path: Path) -> No
         [sys.executable, str(FOLDER / f"{name}.py"), *arguments],
         capture_output=True,
         text=True,
+        env=os.environ | {"JDK_JAVA_OPTIONS": JAVA_OPTIONS},
         check=True,
     )
     numbers = json.loads(run.stdout.splitlines()[-1])
