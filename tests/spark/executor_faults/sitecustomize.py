@@ -62,9 +62,9 @@ class Faulty(CoreLog):
 
 
 def install() -> None:
-    import lamina.engine.task  # noqa: PLC0415  when its pieces are there
+    import lamina.workspace.local  # noqa: PLC0415  when its pieces are there
 
-    lamina.engine.task.CoreLog = Faulty  # type: ignore[misc]
+    lamina.workspace.local.CoreLog = Faulty  # type: ignore[misc]
 
 
 install()
