@@ -24,8 +24,8 @@ except SystemExit as ended:
     code = ended.code
 print(code, *sorted({heavy} & set(sys.modules)), file=sys.stderr)
 """
-SQL = """CREATE SOURCE s (k STRING, t TIMESTAMP) USING trades WATERMARK t DELAY OF INTERVAL 1 DAY;
-CREATE STREAM counts AS SELECT k, count(*) AS n FROM s GROUP BY k EMIT ON UPDATE;
+SQL = """CREATE SOURCE s (symbol STRING, ts TIMESTAMP) USING trades;
+CREATE STREAM counts AS SELECT symbol, count(*) AS n FROM s GROUP BY symbol EMIT ON UPDATE;
 CREATE SINK out FROM counts USING parquet OPTIONS (path 'out');
 """
 

@@ -22,7 +22,14 @@ def test_a_jvm_that_has_gone_was_taken_for_an_output_that_cannot_be_written(
 
 
 @pytest.mark.parametrize("error", GONE)
-def test_stopping_a_spark_that_has_gone_hid_why_the_run_ended(error: Exception) -> None:
+def test_stopping_a_spark_that_has_gone_hid_why_the_run_ended(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(session, "class_path", unreachable)
+
     class Gone:
         asked = False
 

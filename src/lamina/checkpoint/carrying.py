@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lamina.checkpoint.checkpointer import Checkpointer, PartitionData
-from lamina.checkpoint.state import INLINE_BYTES_MAX
 from lamina.clock import new_writer_id
+from lamina.format.inline import INLINE_BYTES_MAX
 from lamina.format.log import Begin
 from lamina.format.manifest_model import (
     CheckpointManifest,

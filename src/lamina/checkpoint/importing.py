@@ -16,13 +16,13 @@ from lamina.checkpoint import artifacts
 from lamina.checkpoint.carrying import Carried
 from lamina.checkpoint.checkpointer import Checkpointer, PartitionData
 from lamina.checkpoint.progress import Progress, Report, silent
-from lamina.checkpoint.state import INLINE_BYTES_MAX
 from lamina.checkpoint.transfer import CopyReport, claim
 from lamina.checkpoint.verify import verify
 from lamina.clock import new_writer_id
 from lamina.errors import Corrupt, Fenced, NotFound, Refused, UsageError
 from lamina.format import manifest as manifests
 from lamina.format import validation
+from lamina.format.inline import INLINE_BYTES_MAX
 from lamina.format.log import Begin, Committed
 from lamina.format.manifest_model import (
     VNODE_COUNT,

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from lamina.checkpoint.checkpointer import Checkpointer, PartitionData
 from lamina.errors import StateChanged
+from lamina.format.inline import INLINE_BYTES_MAX
 from lamina.format.log import Begin
 from lamina.format.manifest_model import Column, KeyedState, OperatorRuns
 from lamina.format.manifest_model import Run as Entry
@@ -25,7 +26,6 @@ from lamina.state.run_file import check_run, open_run, with_compression
 from lamina.state.schema import StateSchema
 from lamina.state.vnodes import SlotRange
 
-INLINE_BYTES_MAX = 64 * 1024
 INLINE_SUM_MAX = 256 * 1024
 
 

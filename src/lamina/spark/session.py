@@ -101,12 +101,14 @@ def start_session(
 
 def stop_session(session: SparkSession) -> None:
     """Stop it; one whose JVM has gone is stopped already."""
+    classes = None
     with suppress(Py4JError, ConnectionError):
         classes = class_path(session)
+    with suppress(Py4JError, ConnectionError):
         session.stop()
-        archive = _archive()
-        if archive is not None:
-            archive.make_beside(classes)
+    archive = None if classes is None else _archive()
+    if archive is not None and classes is not None:
+        archive.make_beside(classes)
 
 
 def _java_options(log4j: Path, users: str | None) -> list[str]:
