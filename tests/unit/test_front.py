@@ -16,8 +16,8 @@ from lamina.running.control import Status
 from lamina.running.settings import RunSettings
 
 ROOT = Path(__file__).parents[2]
-SQL = """CREATE SOURCE s (k STRING) USING trades;
-CREATE STREAM counts AS SELECT k, count(*) AS n FROM s GROUP BY k EMIT ON UPDATE;
+SQL = """CREATE SOURCE s (symbol STRING) USING trades;
+CREATE STREAM counts AS SELECT symbol, count(*) AS n FROM s GROUP BY symbol EMIT ON UPDATE;
 CREATE SINK out FROM counts USING parquet OPTIONS (path 'out');
 """
 ENDED = Status("p", 1, "here", "ended", 0, 0)
@@ -46,8 +46,12 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Pipeline, RunSettings
 def made() -> lamina.Pipeline:
     return (
         lamina.Pipeline()
-        .source("s", "k STRING", "trades")
-        .stream("counts", "SELECT k, count(*) AS n FROM s GROUP BY k", emit=lamina.Emit.ON_UPDATE)
+        .source("s", "symbol STRING", "trades")
+        .stream(
+            "counts",
+            "SELECT symbol, count(*) AS n FROM s GROUP BY symbol",
+            emit=lamina.Emit.ON_UPDATE,
+        )
         .sink("out", "counts", "parquet", {"path": "out"})
     )
 
@@ -102,7 +106,7 @@ def test_what_is_wrong_is_said_before_spark_is_started(file: Path) -> None:
 def test_check_says_what_the_text_says(file: Path, tmp_path: Path) -> None:
     plan = lamina.check(file, with_spark=False)
     assert (plan["pipeline"], plan["checked_with_spark"]) == ("orders", False)
-    assert plan["streams"][0]["keys"] == ["k"]
+    assert plan["streams"][0]["keys"] == ["symbol"]
     of_python = lamina.check(made(), name="orders", folder=tmp_path, with_spark=False)
     assert of_python["streams"] == plan["streams"]
     file.write_text(SQL.replace("FROM s GROUP", "FROM nothing GROUP"))
