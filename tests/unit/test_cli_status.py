@@ -20,7 +20,7 @@ from tests.unit.running_engines import FakeEngine
 from tests.unit.test_cli_home_support import HomeAndStore, make_home
 from tests.unit.test_cli_support import answer, lamina, tree
 
-SQL = """CREATE SOURCE clicks (k STRING, t TIMESTAMP) USING trades;
+SQL = """CREATE SOURCE clicks (symbol STRING, ts TIMESTAMP) USING trades;
 CREATE STREAM rows AS SELECT * FROM clicks;
 CREATE SINK lake FROM rows USING parquet OPTIONS (path 'lake');
 """
