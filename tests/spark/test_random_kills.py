@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from lamina.cli.exits import Exit
+from lamina.cli.support.exits import Exit
 from tests.spark.kills import Project
 from tests.spark.victims import Nursery, Process, wait_until_gone
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lamina.checkpoint import Checkpointer
-from lamina.cli.log import read_entries
+from lamina.cli.checkpoints.log import read_entries
 from lamina.errors import NotFound
 from lamina.format.log import Hint, encode_hint
 from lamina.store import LocalStore

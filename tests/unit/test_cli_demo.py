@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lamina.cli.demo_input import BEGIN, DELAY, JITTER_MS, PIPELINE, write_project
-from lamina.cli.demo_truth import published, verdict_on
+from lamina.cli.demo.trades import BEGIN, DELAY, JITTER_MS, PIPELINE, write_project
+from lamina.cli.demo.truth import published, verdict_on
 from lamina.pipeline import check_pipeline, parse_pipeline
 from tests.unit.test_cli_support import lamina, tree
 

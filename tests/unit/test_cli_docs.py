@@ -18,8 +18,8 @@ from typing import Any
 import click
 import pytest
 
-from lamina.cli.exits import MEANINGS
 from lamina.cli.main import cli
+from lamina.cli.support.exits import MEANINGS
 from tests.unit.test_cli_home_support import HomeAndStore, flip, make_home, tear
 from tests.unit.test_cli_support import Pipeline, answer, lamina, make_pipeline
 from tests.unit.test_inspect_support import Shop, make_shop

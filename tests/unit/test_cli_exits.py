@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from lamina import errors
-from lamina.cli.exits import CODES, MEANINGS, Exit, exit_code
 from lamina.cli.main import LaminaGroup
+from lamina.cli.support.exits import CODES, MEANINGS, Exit, exit_code
 from lamina.errors import Fenced, LaminaError, all_errors
 from tests.unit.test_cli_support import answer, lamina
 

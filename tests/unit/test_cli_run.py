@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from lamina.cli.run_screen import JsonLines, Lines, LiveTable, RunScreen
-from lamina.cli.run_words import lag, recovery_lines, recovery_shape
+from lamina.cli.pipeline.run_screen import JsonLines, Lines, LiveTable, RunScreen
+from lamina.cli.pipeline.run_words import lag, recovery_lines, recovery_shape
 from lamina.clock import Clock
 from lamina.disk import LocalDisk
 from lamina.engine.plans import EngineSettings

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lamina.cli.stop import _runs
+from lamina.cli.pipeline.requests import still_runs
 from lamina.clock import SystemClock
 from lamina.disk import LocalDisk
 from lamina.running.control import Ask, Status, is_asked, this_process, write_status
@@ -146,8 +146,8 @@ def test_stop_does_not_stop_the_run_that_a_supervisor_starts_next(made: HomeAndS
     with present(made.home, "orders", clock=clock) as first:
         old = first.status
     with present(made.home, "orders", clock=clock) as second:
-        assert not _runs(made.home, old)
-        assert _runs(made.home, second.status)
+        assert not still_runs(made.home, old)
+        assert still_runs(made.home, second.status)
 
 
 def test_who_does_not_answer_is_named(made: HomeAndStore) -> None:

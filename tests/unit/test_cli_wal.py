@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from lamina.checkpoint import Checkpointer
-from lamina.cli.rehearsal import Stage, rehearse
-from lamina.cli.rows import row_shapes, row_texts
-from lamina.cli.screen import Screen
+from lamina.cli.support.rows import row_shapes, row_texts
+from lamina.cli.support.screen import Screen
+from lamina.cli.wal.rehearsal import Stage, rehearse
 from lamina.disk import LocalDisk
 from lamina.errors import LaminaError, LogDamaged
 from lamina.format.commit import CheckpointRecord

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lamina.cli import run as run_module
+from lamina.cli.pipeline import run as run_module
 from lamina.errors import StoreFull
 from tests.unit.test_cli_support import answer, lamina
 

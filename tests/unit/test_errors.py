@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lamina import errors
-from lamina.cli.exits import exit_code
+from lamina.cli.support.exits import exit_code
 from lamina.errors import LaminaError, UploadFailed, all_errors
 
 DOCS = Path(__file__).parents[2] / "docs" / "errors.md"

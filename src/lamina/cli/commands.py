@@ -15,7 +15,7 @@ import click
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A command: the attribute of a module, and its summary."""
+    """A command: an attribute of a module below lamina.cli, and its summary."""
 
     module: str
     attribute: str
@@ -25,41 +25,57 @@ class Entry:
 Section = Mapping[str, Entry]
 
 PIPELINES: Section = {
-    "init": Entry("init", "init_command", "Make an example project in DIR that runs as it is."),
-    "check": Entry("check", "check_command", "Explain a pipeline and refuse what would not work."),
-    "run": Entry("run", "run_command", "Run a pipeline, epoch after epoch."),
-    "status": Entry("status", "status_command", "Show where a pipeline is, running or dead."),
-    "stop": Entry("stop", "stop_command", "Stop a running pipeline, with a checkpoint."),
+    "init": Entry(
+        "pipeline.init", "init_command", "Make an example project in DIR that runs as it is."
+    ),
+    "check": Entry(
+        "pipeline.check", "check_command", "Explain a pipeline and refuse what would not work."
+    ),
+    "run": Entry("pipeline.run", "run_command", "Run a pipeline, epoch after epoch."),
+    "status": Entry(
+        "pipeline.status", "status_command", "Show where a pipeline is, running or dead."
+    ),
+    "stop": Entry("pipeline.stop", "stop_command", "Stop a running pipeline, with a checkpoint."),
     "checkpoint": Entry(
-        "stop", "checkpoint_command", "Let a running pipeline make a checkpoint now."
+        "pipeline.checkpoint", "checkpoint_command", "Let a running pipeline make a checkpoint now."
     ),
 }
 CHECKPOINTS: Section = {
-    "list": Entry("checkpoints", "list_command", "List the checkpoints that exist, by epoch."),
-    "show": Entry("manifests", "show_command", "Show the manifest of a checkpoint."),
-    "log": Entry("log", "log_command", "Print the commit log, one line per entry."),
+    "list": Entry("checkpoints.list", "list_command", "List the checkpoints that exist, by epoch."),
+    "show": Entry("checkpoints.show", "show_command", "Show the manifest of a checkpoint."),
+    "log": Entry("checkpoints.log", "log_command", "Print the commit log, one line per entry."),
     "verify": Entry(
-        "verification", "verify_command", "Verify a pipeline, or the checkpoints of a store."
+        "checkpoints.verify", "verify_command", "Verify a pipeline, or the checkpoints of a store."
     ),
     "savepoint": Entry(
-        "savepoints", "savepoint_group", "Name checkpoints: they stay until the name is dropped."
+        "checkpoints.savepoint",
+        "savepoint_group",
+        "Name checkpoints: they stay until the name is dropped.",
     ),
-    "gc": Entry("gc", "gc_command", "Forget old checkpoints and delete what nothing needs."),
-    "delete": Entry("deletion", "delete_command", "Delete one checkpoint."),
-    "copy": Entry("copying", "copy_command", "Copy a checkpoint and verify the copy."),
-    "import": Entry("importing", "import_command", "Import a checkpoint of LaminarDB."),
+    "gc": Entry(
+        "checkpoints.gc", "gc_command", "Forget old checkpoints and delete what nothing needs."
+    ),
+    "delete": Entry("checkpoints.delete", "delete_command", "Delete one checkpoint."),
+    "copy": Entry("checkpoints.copy", "copy_command", "Copy a checkpoint and verify the copy."),
+    "import": Entry("checkpoints.import_", "import_command", "Import a checkpoint of LaminarDB."),
 }
 STATE: Section = {
-    "inspect": Entry("inspect", "inspect_command", "Show keyed state as rows."),
-    "diff": Entry("diff", "diff_command", "Show what differs between two epochs or checkpoints."),
+    "inspect": Entry("state.inspect", "inspect_command", "Show keyed state as rows."),
+    "diff": Entry(
+        "state.diff", "diff_command", "Show what differs between two epochs or checkpoints."
+    ),
 }
 LOG: Section = {
-    "wal": Entry("wal", "wal_group", "List, print, verify and repair the write-ahead log."),
-    "recover": Entry("recovery", "recover_command", "Print what a start would recover."),
+    "wal": Entry("wal.group", "wal_group", "List, print, verify and repair the write-ahead log."),
+    "recover": Entry("wal.recover", "recover_command", "Print what a start would recover."),
 }
 TOOLS: Section = {
-    "doctor": Entry("doctor", "doctor_command", "Show what is installed and which stores answer."),
-    "demo": Entry("demo", "demo_command", "Kill a pipeline again and again; compare the result."),
+    "doctor": Entry(
+        "tools.doctor", "doctor_command", "Show what is installed and which stores answer."
+    ),
+    "demo": Entry(
+        "demo.demo", "demo_command", "Kill a pipeline again and again; compare the result."
+    ),
 }
 SECTIONS: Mapping[str, Section] = {
     "Pipelines": PIPELINES,
@@ -70,11 +86,11 @@ SECTIONS: Mapping[str, Section] = {
 }
 WAL: Section = {
     "list": Entry(
-        "segments", "wal_list_command", "List the segments of the driver and of every core."
+        "wal.list", "wal_list_command", "List the segments of the driver and of every core."
     ),
-    "dump": Entry("records", "wal_dump_command", "Print the records of segments, one line each."),
-    "verify": Entry("wal_verification", "wal_verify_command", "Read every byte of segments."),
-    "repair": Entry("repairs", "wal_repair_command", "Cut the torn end off a segment."),
+    "dump": Entry("wal.dump", "wal_dump_command", "Print the records of segments, one line each."),
+    "verify": Entry("wal.verify", "wal_verify_command", "Read every byte of segments."),
+    "repair": Entry("wal.repair", "wal_repair_command", "Cut the torn end off a segment."),
 }
 
 

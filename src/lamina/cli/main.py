@@ -19,9 +19,9 @@ from typing import Any, NoReturn
 import click
 
 from lamina.cli.commands import SECTIONS, LazyGroup
-from lamina.cli.exits import MEANINGS, Exit, error_shape, exit_code
-from lamina.cli.session import Answered, Session
-from lamina.cli.words import printable
+from lamina.cli.support.exits import MEANINGS, Exit, error_shape, exit_code
+from lamina.cli.support.session import Answered, Session
+from lamina.cli.support.words import printable
 from lamina.errors import LaminaError, UsageError
 from lamina.version import __version__
 

@@ -1,0 +1,1 @@
+"""Commands about checkpoints: list, show, log, verify, savepoint, gc, delete, copy, import."""

@@ -1,0 +1,115 @@
+"""`lamina check`: what a pipeline will do, before it does anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from lamina.cli.support.places import PipelinePlace, pipeline_argument
+from lamina.cli.support.screen import Screen, json_option, waiting
+from lamina.cli.support.shapes import Shape
+from lamina.front.check import add_types, read_plan
+
+NOT_CHECKED = "only Spark can tell:    types, functions, options of sources, columns of state"
+
+
+@click.command("check")
+@pipeline_argument
+@click.option(
+    "--no-spark", is_flag=True, help="Only what the text says: no types, and Spark is not started."
+)
+@json_option
+def check_command(place: PipelinePlace, no_spark: bool, screen: Screen) -> None:
+    """Explain a pipeline and refuse what would not work.
+
+    Shows sources, streams with their state, sinks, and what may be lost.
+    First what the text says, in a moment; then types and functions, for which Spark is started.
+    Refuses with line, column and advice what would not work. Nothing is run, claimed or changed.
+    """
+    pipeline = place.read()
+    plan = read_plan(place, pipeline)
+    if not screen.as_json:
+        for line in _lines(plan):
+            screen.line(line)
+    if not no_spark:
+        with waiting("Spark starts, to check types and functions"):
+            add_types(plan, place, pipeline)
+    if screen.as_json:
+        screen.json(plan)
+        return
+    for line in _types(plan) if plan["checked_with_spark"] else (NOT_CHECKED,):
+        screen.line(line)
+
+
+def _lines(plan: Shape) -> Iterator[str]:
+    yield f"pipeline {plan['pipeline']} ({plan['file']})"
+    for source in plan["sources"]:
+        yield from _source(source)
+    for stream in plan["streams"]:
+        yield from _stream(stream)
+    for sink in plan["sinks"]:
+        yield from _sink(sink, plan["streams"])
+    yield ""
+    yield f"mode:                   {plan['mode']}"
+    yield f"lost with the process:  {plan['lost']['process']}"
+    yield f"lost with the machine:  {plan['lost']['machine']}"
+    yield "checked:                syntax, names, paths, options of sinks"
+
+
+def _types(plan: Shape) -> Iterator[str]:
+    """What only Spark can tell."""
+    yield "checked with Spark:     types and functions"
+    for stream in plan["streams"]:
+        yield ""
+        yield f"stream {stream['name']}"
+        for column in stream["state"]:
+            merge = column["merge"] or "key"
+            yield f"  state      {column['name']} {column['type']} ({merge})"
+        yield f"  columns    {_typed(stream['columns'])}"
+
+
+def _source(source: Shape) -> Iterator[str]:
+    yield ""
+    yield f"source {source['name']}: {source['format']}{_options(source)}"
+    yield f"  columns    {_typed(source['columns'])}"
+    mark = source["watermark"]
+    yield (
+        f"  watermark  {mark['column']}, {_seconds(mark['delay_us'])} behind the latest"
+        if mark
+        else "  watermark  none: no window can close over it"
+    )
+    if source["missing"]:
+        yield "  note       its path is not there yet: a run would stop at it"
+
+
+def _stream(stream: Shape) -> Iterator[str]:
+    yield ""
+    yield f"stream {stream['name']}: {stream['kind']}, reads {stream['reads']}"
+    if stream["kind"] == "aggregate":
+        yield f"  keys       {', '.join(stream['keys']) or 'none: one group'}"
+        yield f"  window     {stream['window'] or 'none: state is kept for ever'}"
+    yield f"  emits      {stream['emit']}"
+
+
+def _sink(sink: Shape, streams: list[Shape]) -> Iterator[str]:
+    yield ""
+    yield f"sink {sink['name']}: {sink['format']}{_options(sink)}, from {sink['stream']}"
+    yield f"  delivery   {sink['delivery']}"
+    read = next(s for s in streams if s["name"].lower() == sink["stream"].lower())
+    if read["emit"] == "on update":
+        yield "  rows       a later row replaces the earlier one with the same key"
+
+
+def _typed(columns: list[Shape]) -> str:
+    return ", ".join(f"{column['name']} {column['type']}" for column in columns)
+
+
+def _options(value: Shape) -> str:
+    """As they are written: a value from the environment is never shown."""
+    texts = ", ".join(f"{name} '{text}'" for name, text in value["options"].items())
+    return f" ({texts})" if texts else ""
+
+
+def _seconds(micros: int) -> str:
+    return f"{micros / 1_000_000:g} s"

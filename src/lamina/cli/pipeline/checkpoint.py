@@ -1,0 +1,65 @@
+"""`lamina checkpoint`: make a running pipeline save its state now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lamina.checkpoint import Checkpointer
+from lamina.cli.pipeline.requests import Wait, still_runs, timeout_option
+from lamina.cli.support import shapes
+from lamina.cli.support.places import PipelinePlace, pipeline_argument
+from lamina.cli.support.screen import Screen, json_option
+from lamina.cli.support.target import open_at
+from lamina.errors import NotFound, StoreUnavailable
+from lamina.protocol.history import History
+from lamina.running.control import Ask, Status, ask, is_asked, read_status
+
+
+@click.command("checkpoint")
+@pipeline_argument
+@timeout_option
+@json_option
+def checkpoint_command(place: PipelinePlace, timeout: float, screen: Screen) -> None:
+    """Let a running pipeline make a checkpoint now.
+
+    It does so after its epoch; this command waits until it has. Ends with 3 if nothing runs: what
+    ended by itself, or was stopped, has made one.
+    """
+    wait = Wait(place, timeout)
+    run = wait.for_a_run()
+    if run is None:
+        raise NotFound(
+            "no process runs this pipeline, so nobody can make a checkpoint",
+            where=str(place.home),
+            advice="`lamina status` shows the last one",
+        )
+    ask(place.home, Ask.CHECKPOINT, run)
+    wait.until(lambda: _answered(place.home, run), f"{place.name} is saving", run.process)
+    said = read_status(place.home)
+    if said is not None and said.refused:
+        raise StoreUnavailable(f"no checkpoint was made: {said.refused}", where=place.store)
+    history = Checkpointer(open_at(place.store, {}, writable=False), vnode_count=None).history()
+    _answer(screen, place, history)
+
+
+def _answer(screen: Screen, place: PipelinePlace, history: History) -> None:
+    newest = history.newest
+    if screen.as_json:
+        made = shapes.checkpoint(newest, history) if newest else None
+        screen.json({"home": str(place.home.absolute()), "checkpoint": made})
+    elif newest is None:
+        screen.line("there is no epoch yet, so there is nothing to save")
+    else:
+        screen.line(f"{newest.id}, epoch {newest.epoch}")
+
+
+def _answered(home: Path, run: Status) -> bool:
+    """The request is gone; or it never will be, because the process is."""
+    if not is_asked(home, Ask.CHECKPOINT):
+        return True
+    if not still_runs(home, run):
+        message = "the process ended before it could answer"
+        raise NotFound(message, where=str(home), advice="`lamina status` shows how")
+    return False

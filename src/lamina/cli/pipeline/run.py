@@ -1,0 +1,164 @@
+"""`lamina run`: a pipeline on a Spark of its own, until somebody stops it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TextIO
+
+import click
+
+from lamina.cli.pipeline.run_screen import json_line, open_screen
+from lamina.cli.support import shapes
+from lamina.cli.support.places import PipelinePlace, pipeline_argument
+from lamina.cli.support.session import Answered
+from lamina.clock import SystemClock
+from lamina.errors import LaminaError
+from lamina.front.options import PARTITIONS
+from lamina.front.run import MASTER, run
+from lamina.running.loop import Watcher
+from lamina.state.vnodes import VNODE_COUNT
+
+
+def _power_of_two(_context: click.Context, _parameter: click.Parameter, given: int) -> int:
+    """256 virtual partitions are dealt out evenly; asked here, and not when Spark is up."""
+    if given & (given - 1):
+        raise click.BadParameter(f"{given} is not a power of two")
+    return given
+
+
+def _conf(
+    _context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]
+) -> dict[str, str]:
+    pairs = [each.partition("=") for each in given]
+    for key, equals, _ in pairs:
+        if not key.startswith("spark.") or not equals:
+            raise click.BadParameter(f"{key!r} is not of the form spark.KEY=VALUE")
+    return {key: value for key, _, value in pairs}
+
+
+@click.command("run")
+@pipeline_argument
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, VNODE_COUNT),
+    default=PARTITIONS,
+    show_default=True,
+    callback=_power_of_two,
+    help="Number of key partitions (a power of two); may change at any restart.",
+)
+@click.option("--once", is_flag=True, help="End after one epoch.")
+@click.option("--available-now", is_flag=True, help="End when everything available has been read.")
+@click.option(
+    "--drain",
+    is_flag=True,
+    help="End when everything available has been read, and close every window: nothing more will "
+    "come.",
+)
+@click.option("--until-epoch", type=click.IntRange(min=0), help="End when this epoch is committed.")
+@click.option(
+    "--interval",
+    "interval_s",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Minimum time between epoch starts.",
+)
+@click.option("--max-rows", type=click.IntRange(min=1), help="Maximum rows per source and epoch.")
+@click.option("--max-files", type=click.IntRange(min=1), help="Maximum files per source and epoch.")
+@click.option(
+    "--max-ahead",
+    "max_ahead_s",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Rows further ahead of the watermark do not move it, unless two epochs have no others.",
+)
+@click.option(
+    "--checkpoint-epochs",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    help="Checkpoint every N epochs; 0 turns this trigger off.",
+)
+@click.option(
+    "--checkpoint-interval",
+    "checkpoint_interval_s",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Checkpoint when the last one is this old and there is something new.",
+)
+@click.option(
+    "--lose-after",
+    metavar="EPOCH",
+    type=click.IntRange(min=0),
+    help="Give up every epoch after this one, for ever.",
+)
+@click.option("--take-over-home", is_flag=True, help="The home that owns the pipeline is lost.")
+@click.option("--start-fresh", is_flag=True, help="Give up everything and begin anew.")
+@click.option(
+    "--same-pipeline",
+    is_flag=True,
+    help="This is the pipeline that home, store and sinks belong to, renamed and changed.",
+)
+@click.option(
+    "--sink-from-now",
+    "sinks_from_now",
+    metavar="SINK",
+    multiple=True,
+    help="This sink is new, or may lack what was put out while it was away.",
+)
+@click.option(
+    "--reuse-state",
+    metavar="STREAM",
+    multiple=True,
+    help="The state of this stream still means the same, though its SELECT has changed.",
+)
+@click.option(
+    "--drop-state",
+    metavar="STREAM",
+    multiple=True,
+    help="Delete the state of this stream, which the pipeline no longer has.",
+)
+@click.option(
+    "--master", default=MASTER, show_default=True, help="Where Spark runs: local[N] or a URL."
+)
+@click.option(
+    "--conf",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=_conf,
+    help="A Spark setting, as for spark-submit; may be repeated.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+def run_command(*, place: PipelinePlace, as_json: bool, **options: Any) -> None:
+    """Run a pipeline, epoch after epoch.
+
+    SIGTERM, Ctrl-C and `lamina stop` let the epoch end; then comes a checkpoint, and it ends with
+    0. Killed in any other way, the next start goes on where the last committed epoch ended.
+    """
+    try:
+        with open_screen(SystemClock(), as_json=as_json) as screen:
+            watcher = Watcher(
+                recovered=screen.recovered,
+                note=screen.note,
+                epoch=screen.epoch,
+                status=screen.status,
+                rows=screen.rows,
+            )
+            options["out"] = _output(as_json=as_json)
+            ended = run(place.file, home=place.home, store=place.store, watcher=watcher, **options)
+            screen.ended(ended)
+    except LaminaError as error:
+        if not as_json:
+            raise
+        json_line({"event": "error", "error": shapes.error(error)})
+        raise Answered(error) from error
+
+
+def _output(*, as_json: bool) -> TextIO | None:
+    """Where console sinks write: not into the JSON, and on a terminal above the live table.
+
+    None is what standard output is when they are opened: the table has put itself before it then.
+    """
+    if as_json:
+        return sys.stderr
+    return None if sys.stdout.isatty() else sys.stdout

@@ -1,0 +1,1 @@
+"""Commands about keyed state: inspect, diff. target says which state, rows prints it."""

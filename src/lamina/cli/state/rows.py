@@ -1,0 +1,153 @@
+"""Rows of state as a person, a script or a spreadsheet wants them: table, JSON, CSV, Parquet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from io import BytesIO
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+import pyarrow as pa
+from pyarrow import csv, parquet, types
+
+from lamina.cli.support import shapes
+from lamina.cli.support.rows import row_shapes
+from lamina.cli.support.screen import Screen
+from lamina.cli.support.session import Answered
+from lamina.clock import SystemClock, new_writer_id
+from lamina.errors import AlreadyExists, LaminaError, UsageError
+from lamina.os_errors import typed_errors
+
+TABLE_ROWS = 20
+CELL_MAX = 200
+Batches = Iterable[pa.RecordBatch]
+
+
+def limited(batches: Batches, limit: int | None) -> Iterator[pa.RecordBatch]:
+    """The first *limit* rows; None is all of them."""
+    left = limit
+    for batch in batches:
+        if left is not None and batch.num_rows >= left:
+            yield batch.slice(0, left)
+            return
+        left = None if left is None else left - batch.num_rows
+        yield batch
+
+
+def first_rows(batches: Batches, limit: int) -> tuple[list[tuple[str, ...]], int]:
+    """The first rows as cells, and how many more there are."""
+    rows: list[tuple[str, ...]] = []
+    total = 0
+    for batch in batches:
+        total += batch.num_rows
+        rows += islice(_texts(batch), limit - len(rows))
+    return rows, total - len(rows)
+
+
+def print_table(
+    screen: Screen, schema: pa.Schema, rows: Sequence[tuple[str, ...]], more: int
+) -> None:
+    """Numbers are aligned to the right."""
+    heads = [f"{'>' if _is_number(f.type) else ''}{f.name}" for f in schema]
+    screen.table(heads, rows)
+    if more:
+        screen.line(f"... {more} more")
+
+
+def print_json(head: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> None:
+    """One document whose last field, `rows`, is written while it is read.
+
+    What stands before damage is an answer; then the document ends with an error.
+    """
+    click.echo(json.dumps(head, indent=2)[:-2] + ',\n  "rows": [', nl=False)
+    separator = "\n    "
+    try:
+        for row in rows:
+            click.echo(f"{separator}{json.dumps(row)}", nl=False)
+            separator = ",\n    "
+    except LaminaError as error:
+        click.echo(f'\n  ],\n  "error": {json.dumps(shapes.error(error))}\n}}')
+        raise Answered(error) from error
+    click.echo("\n  ]\n}" if separator.startswith(",") else "]\n}")
+
+
+def json_rows(batches: Batches) -> Iterator[dict[str, Any]]:
+    for batch in batches:
+        for row in row_shapes(batch):
+            yield dict(zip(batch.schema.names, row, strict=True))
+
+
+def print_csv(schema: pa.Schema, batches: Batches) -> None:
+    """With a head; bytes as hex, structs and lists as JSON."""
+    options = csv.WriteOptions(include_header=False)
+    click.echo(",".join(_quoted(name) for name in schema.names))
+    for batch in batches:
+        columns = [_writable(column) for column in batch.columns]
+        out = BytesIO()
+        csv.write_csv(pa.RecordBatch.from_arrays(columns, schema.names), out, options)
+        click.echo(out.getvalue(), nl=False)
+
+
+def write_parquet(path: Path, schema: pa.Schema, batches: Batches) -> int:
+    """A file that is there whole or not at all; never in the place of another one. Its rows."""
+    aside = path.with_name(f"{path.name}.{new_writer_id(SystemClock())}.tmp")
+    rows = 0
+    with typed_errors(path):
+        if path.exists():
+            raise AlreadyExists("this file exists", where=str(path), advice="Choose another name")
+        try:
+            with parquet.ParquetWriter(aside, schema) as writer:
+                for batch in batches:
+                    writer.write_batch(batch)
+                    rows += batch.num_rows
+            aside.rename(path)
+        except pa.ArrowException as error:
+            raise UsageError(f"Parquet cannot hold this state: {error}") from error
+        finally:
+            with suppress(FileNotFoundError):
+                aside.unlink()
+    return rows
+
+
+def _texts(batch: pa.RecordBatch) -> Iterator[tuple[str, ...]]:
+    """Cells of a table: long ones are cut, and say so."""
+    kinds = batch.schema.types
+    for row in row_shapes(batch):
+        yield tuple(_text(kind, value) for kind, value in zip(kinds, row, strict=True))
+
+
+def _text(kind: pa.DataType, value: Any) -> str:
+    if value is None:
+        return "null"
+    if _is_bytes(kind):
+        data = bytes.fromhex(value)
+        text = data.decode() if data.isascii() and data.decode().isprintable() else f"0x{value}"
+    else:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= CELL_MAX else f"{text[:CELL_MAX]}... ({len(text)} characters)"
+
+
+def _writable(column: pa.Array) -> pa.Array:
+    """A column as CSV can have it."""
+    if not (_is_bytes(column.type) or types.is_nested(column.type)):
+        return column
+    shapes: Sequence[Any] = [row[0] for row in row_shapes(pa.record_batch({"": column}))]
+    texts = [s if s is None or isinstance(s, str) else json.dumps(s) for s in shapes]
+    return pa.array(texts, pa.string())
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    tests = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
+    return any(test(kind) for test in tests)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))

@@ -1,0 +1,142 @@
+"""STORE, --base, --option and --home of `inspect` and `diff`: which keyed state they look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from lamina.cli.support.homes import HomeTarget
+from lamina.cli.support.shapes import Shape
+from lamina.cli.support.target import Target, option_option, require_log
+from lamina.format.manifest_model import Column
+from lamina.inspect import Archive, OperatorInfo, View
+from lamina.inspect.places import locate
+
+F = TypeVar("F", bound=Callable[..., None])
+REFERENCE = "ID|SAVEPOINT|EPOCH|latest|head"
+
+
+@dataclass(frozen=True, slots=True)
+class StateTarget:
+    """A store, or the folder that `lamina.open` was given; and a home, if one is named."""
+
+    store: Target
+    home: str | None
+
+
+def state_target(command: F) -> F:
+    """Give a command STORE, --base, --option and --home; it gets them as one `target`."""
+
+    @wraps(command)
+    def run(
+        store: str, base: str, option: Mapping[str, Any], home: str | None, **rest: Any
+    ) -> None:
+        command(target=StateTarget(Target(store, base, option), home), **rest)
+
+    for add in reversed(_options()):
+        run = add(run)
+    return run  # type: ignore[return-value]
+
+
+def _options() -> tuple[Callable[[Any], Any], ...]:
+    return (
+        click.argument("store", metavar="STORE"),
+        click.option(
+            "--base",
+            metavar="PATH",
+            envvar="LAMINA_BASE",
+            show_envvar=True,
+            default="",
+            help="The pipeline's folder in the store; by default the store itself.",
+        ),
+        option_option("--option"),
+        click.option(
+            "--home",
+            metavar="PATH",
+            envvar="LAMINA_HOME",
+            show_envvar=True,
+            help="The folder of the write-ahead log: needed for epochs between checkpoints.",
+        ),
+    )
+
+
+@contextmanager
+def opened(target: StateTarget) -> Iterator[Archive]:
+    """What is looked at, without claiming it."""
+    store, place = target.store, _home(target.home)
+    if not store.base:
+        places = locate(store.url, place)
+        store, place = replace(store, url=places.store), places.home
+    checkpointer = store.to_read()
+    require_log(checkpointer)
+    if place is not None:
+        HomeTarget(str(place)).to_read()  # a mistyped home is no home without epochs
+    with Archive(checkpointer, place) as archive:
+        yield archive
+
+
+def _home(given: str | None) -> Path | None:
+    return None if given is None else Path(HomeTarget(given).disk().root)
+
+
+def view_shape(view: View) -> Shape:
+    """Which state it is: a checkpoint, and the epochs of the log that come on top."""
+    return {
+        "epoch": view.epoch,
+        "checkpoint": None if view.checkpoint is None else str(view.checkpoint),
+        "replayed": [commit.epoch for commit in view.commits],
+    }
+
+
+def view_text(view: View) -> str:
+    """`epoch 12: checkpoint 019a... and epochs 11 to 12 of the log`."""
+    parts = [] if view.checkpoint is None else [f"checkpoint {view.checkpoint}"]
+    if view.commits:
+        first, last = view.commits[0].epoch, view.commits[-1].epoch
+        epochs = f"epoch {first}" if first == last else f"epochs {first} to {last}"
+        parts.append(f"{epochs} of the log")
+    return f"epoch {view.epoch}: {' and '.join(parts)}"
+
+
+def info_shape(info: OperatorInfo, keys: int | None) -> Shape:
+    return {
+        "name": info.name,
+        "partitions": info.partitions,
+        "key": [column_shape(column) for column in info.key],
+        "value": [column_shape(column) for column in info.value],
+        "time": info.time,
+        "rows_stored": info.rows_stored,
+        "keys": keys,
+        "runs": info.runs,
+        "size_bytes": info.size,
+    }
+
+
+def column_shape(column: Column) -> Shape:
+    return {"name": column.name, "type": column.type, "nullable": column.nullable}
+
+
+def columns_text(columns: tuple[Column, ...]) -> str:
+    """`customer string, region string not null`."""
+    return ", ".join(f"{c.name} {c.type}{'' if c.nullable else ' not null'}" for c in columns)
+
+
+def parse_keys(
+    _context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]
+) -> Mapping[str, str | None]:
+    """COLUMN=VALUE, or COLUMN alone for null; each column once."""
+    keys: dict[str, str | None] = {}
+    for text in given:
+        column, equals, value = text.partition("=")
+        if not column:
+            raise click.BadParameter("a key is written COLUMN=VALUE, or COLUMN for null")
+        if column in keys:
+            raise click.BadParameter(f"the column {column[:80]!r} is given twice")
+        keys[column] = value if equals else None
+    return keys

@@ -1,0 +1,105 @@
+"""--home: which folder holds the write-ahead log, and how it is looked at.
+
+Nothing here takes a lock or makes a folder: a look must not stop a pipeline from starting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from lamina.cli.support.shapes import Shape
+from lamina.disk import LocalDisk
+from lamina.disk.base import Disk
+from lamina.errors import NotFound, UsageError, WalDamaged
+from lamina.format.home_names import IDENTITY, parse_segment
+from lamina.os_errors import typed_errors
+from lamina.wal.home import Home, read_home
+from lamina.wal.scan import all_segments
+
+F = TypeVar("F", bound=Callable[..., None])
+
+
+@dataclass(frozen=True, slots=True)
+class HomeTarget:
+    """A folder that should be a home."""
+
+    folder: str
+
+    def disk(self) -> LocalDisk:
+        if not self.folder.strip() or "\0" in self.folder:
+            raise UsageError("--home names no folder")
+        folder = Path(self.folder)
+        with typed_errors(folder):
+            if folder.is_file():
+                raise UsageError("--home is a file, not a folder", where=self.folder)
+        return LocalDisk(folder)
+
+    def to_read(self) -> Home:
+        disk = self.disk()
+        try:
+            return read_home(disk)
+        except NotFound as error:
+            raise _no_home(disk) from error
+
+
+def _no_home(disk: Disk) -> NotFound | WalDamaged:
+    if any(True for _ in all_segments(disk)):
+        return WalDamaged(
+            "home.json is missing, and there are segments",
+            where=f"{disk.root}/{IDENTITY}",
+            advice="Restore home.json from a copy",
+        )
+    return NotFound(
+        "there is no home in this folder: it has no home.json",
+        where=disk.root,
+        advice="Check --home",
+    )
+
+
+def find_segment(disk: Disk, given: str) -> str:
+    """The segment that a person names, as `lamina wal list` does or by where the file is."""
+    path = given
+    if parse_segment(path) is None:
+        file = Path(given).absolute()
+        root = Path(disk.root)
+        path = file.relative_to(root).as_posix() if file.is_relative_to(root) else ""
+    if parse_segment(path) is None:
+        raise UsageError(
+            f"{given[:200]!r} is not the name of a segment of this home",
+            advice="`lamina wal list` shows them",
+        )
+    if path not in all_segments(disk):
+        raise NotFound(
+            f"there is no segment {path}",
+            where=disk.root,
+            advice="`lamina wal list` shows those that exist",
+        )
+    return path
+
+
+def place(home: Home) -> Shape:
+    """Which home an answer is about; `home` is how the commit log names it."""
+    return {"folder": home.disk.root, "home": home.name}
+
+
+def home_option(command: F) -> F:
+    """Give a command --home; it gets it as `home_target`."""
+
+    @wraps(command)
+    def run(home: str, **rest: Any) -> None:
+        command(home_target=HomeTarget(home), **rest)
+
+    return click.option(
+        "--home",
+        metavar="PATH",
+        envvar="LAMINA_HOME",
+        show_envvar=True,
+        required=True,
+        help="The folder of the pipeline's write-ahead log.",
+    )(run)  # type: ignore[return-value]

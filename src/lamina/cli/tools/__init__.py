@@ -1,0 +1,1 @@
+"""Commands about this computer: doctor. machine is what it finds."""

@@ -1,0 +1,1 @@
+"""Commands about the log: `lamina wal` (group) with list, dump, verify, repair; and recover."""

@@ -1,0 +1,190 @@
+"""`lamina wal list`: which segments there are, and how each ends.
+
+Headers are walked, as a recovery does; payloads are read only where nobody has proven them synced.
+`lamina wal verify` reads every byte.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import click
+
+from lamina.checkpoint.progress import Progress, Report
+from lamina.cli.support.exits import Exit
+from lamina.cli.support.homes import HomeTarget, home_option, place
+from lamina.cli.support.screen import Screen, json_option
+from lamina.cli.support.shapes import Shape
+from lamina.cli.support.words import counted, size
+from lamina.disk.base import Disk
+from lamina.errors import LaminaError, NotFound, Unsupported, WalDamaged
+from lamina.format.home_names import CoreSegment, parse_segment
+from lamina.format.wal import Kind, SegmentHeader
+from lamina.wal.home import Home
+from lamina.wal.reader import Clean, Damaged, Record, SegmentReader, Torn
+from lamina.wal.scan import all_segments, read_tail
+
+COLUMNS = (
+    "SEGMENT",
+    "CORE",
+    ">GENERATION",
+    ">P",
+    ">RECORDS",
+    ">ENTRIES",
+    "EPOCHS",
+    ">SIZE",
+    "END",
+)
+_OF_NO_EPOCH = (Kind.TAKEOVER, Kind.ADOPT)  # what a process says when it starts
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """One segment by its headers: what stands before its end, or before its first damage."""
+
+    path: str
+    header: SegmentHeader | None
+    size: int
+    records: int
+    entries: int
+    epochs: tuple[int, int] | None
+    end: Clean | Torn | LaminaError
+
+
+@click.command("list")
+@home_option
+@json_option
+def wal_list_command(home_target: HomeTarget, screen: Screen) -> None:
+    """List the segments of the driver and of every core.
+
+    A torn end is what a crash leaves behind: a recovery passes over it. Only headers are read;
+    `lamina wal verify` reads every byte. Ends with 4 if a segment is damaged.
+    """
+    home = home_target.to_read()
+    with screen.progress("reading") as report:
+        found = survey_all(home, report)
+    if screen.as_json:
+        screen.json(place(home) | {"segments": [shape(each) for each in found]})
+    elif found:
+        screen.table(COLUMNS, [_row(each) for each in found])
+    else:
+        screen.line(f"no segments in {home.disk.root}")
+    if any(isinstance(each.end, LaminaError) for each in found):
+        click.get_current_context().exit(Exit.CORRUPT)
+
+
+def survey_all(home: Home, report: Report) -> list[Survey]:
+    paths = list(all_segments(home.disk))
+    found = []
+    for number, path in enumerate(paths, 1):
+        try:
+            found.append(survey(home.disk, path, home.identity))
+        except NotFound:
+            continue  # a running pipeline has dropped it meanwhile
+        report(Progress(number, len(paths), "objects", path))
+    return found
+
+
+def survey(disk: Disk, path: str, home: bytes) -> Survey:
+    """Walk one segment; what is wrong with it is its end, not an error."""
+    header: SegmentHeader | None = None
+    seen: list[Record] = []
+    end: Clean | Torn | LaminaError
+    try:
+        reader = SegmentReader(disk, path)
+        header = reader.header
+        for record in reader.records(payloads=False):
+            seen.append(record)  # noqa: PERF402  what stands before damage is kept
+        found = read_tail(disk, path, home).end
+        assert not isinstance(found, Damaged), "it is raised where it is judged"
+        end = found
+    except (WalDamaged, Unsupported) as error:
+        end = error
+    stop = end.end if isinstance(end, Clean | Torn) else disk.size(path)
+    whole = [record for record in seen if record.end <= stop]
+    epochs = [record.epoch for record in whole if record.kind not in _OF_NO_EPOCH]
+    return Survey(
+        path=path,
+        header=header,
+        size=disk.size(path),
+        records=len(whole),
+        entries=sum(record.header.count for record in whole),
+        epochs=(min(epochs), max(epochs)) if epochs else None,
+        end=end,
+    )
+
+
+def shape(found: Survey) -> Shape:
+    header = found.header
+    return {
+        "path": found.path,
+        "core": core_of(found.path),
+        "generation": header.generation if header else None,
+        "partitions": header.partitions if header else None,
+        "first_sequence": header.first_sequence if header else None,
+        "records": found.records,
+        "entries": found.entries,
+        "epoch_min": found.epochs[0] if found.epochs else None,
+        "epoch_max": found.epochs[1] if found.epochs else None,
+        "size_bytes": found.size,
+        "end": end_shape(found.end),
+    }
+
+
+def end_shape(end: Clean | Torn | LaminaError) -> Shape:
+    match end:
+        case Clean(at):
+            return _end("clean", at)
+        case Torn(at, count, reason):
+            return _end("torn", at) | {"torn_bytes": count, "reason": reason}
+        case Unsupported():
+            return _end("unsupported", None) | {"reason": end.message, "where": end.where}
+    return _end("damaged", None) | {"reason": end.message, "where": end.where}
+
+
+def _end(state: str, at: int | None) -> Shape:
+    return {"state": state, "offset": at, "torn_bytes": 0, "reason": "", "where": ""}
+
+
+def end_text(end: Clean | Torn | LaminaError) -> str:
+    said = end_shape(end)
+    match said["state"]:
+        case "clean":
+            return "clean"
+        case "torn":
+            left = counted(said["torn_bytes"], "byte")
+            return f"torn at byte {said['offset']}, {left}: {said['reason']}"
+    at = str(said["where"]).rpartition(", ")[2]
+    return f"{str(said['state']).upper()} at {at}: {said['reason']}"
+
+
+def core_of(path: str) -> int | None:
+    """The core whose segment this is, by its name; None for the driver's."""
+    name = parse_segment(path)
+    return name.core if isinstance(name, CoreSegment) else None
+
+
+def _row(found: Survey) -> tuple[str, ...]:
+    said = shape(found)
+    return (
+        found.path,
+        "driver" if said["core"] is None else str(said["core"]),
+        _or_dash(said["generation"]),
+        _or_dash(said["partitions"]),
+        str(found.records),
+        str(found.entries),
+        epochs_text(found.epochs),
+        size(found.size),
+        end_text(found.end),
+    )
+
+
+def epochs_text(epochs: tuple[int, int] | None) -> str:
+    if epochs is None:
+        return "-"
+    first, last = epochs
+    return str(first) if first == last else f"{first} to {last}"
+
+
+def _or_dash(value: int | None) -> str:
+    return "-" if value is None else str(value)
