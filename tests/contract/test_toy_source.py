@@ -17,7 +17,7 @@ from lamina.pipeline.model import Column, Option
 from lamina.pipeline.model import Source as Definition
 from tests.contract.toy_source import TOY, ToySource, install
 from tests.engine.pipelines import ORDERS, TRADES, Row, World, kill, run_out, table_of
-from tests.unit.test_cli_support import answer, lamina
+from tests.support.command_line import answer, lamina
 
 SQL = """CREATE SOURCE s (line STRING) USING toy OPTIONS (path 'in'{options});
 CREATE STREAM n AS SELECT line FROM s;

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.test_cli_home_support import make_home, tear
-from tests.unit.test_cli_support import Pipeline, make_pipeline, tree
+from tests.support.command_line import Pipeline, make_pipeline, tree
+from tests.support.homes import make_home, tear
 
 LAMINA = Path(sys.executable).parent / "lamina"
 PATIENCE_SECONDS = 60

@@ -11,7 +11,7 @@ import pytest
 from lamina.store import Store, open_store
 from tests.engine.pipelines import kill, run_out
 from tests.engine.test_parquet_sink import ParquetWorld
-from tests.unit.test_cli_support import answer, lamina
+from tests.support.command_line import answer, lamina
 
 SQL = """
 CREATE SOURCE trades (key STRING, amount BIGINT, ts TIMESTAMP) USING json OPTIONS (path 'in');

@@ -9,7 +9,7 @@ import pytest
 
 from lamina.cli.pipeline import run as run_module
 from lamina.errors import StoreFull
-from tests.unit.test_cli_support import answer, lamina
+from tests.support.command_line import answer, lamina
 
 SQL = """CREATE SOURCE s (a BIGINT) USING json OPTIONS (path 'in', bad_rows_path 'bad');
 CREATE STREAM n AS SELECT a FROM s;

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.test_cli_support import lamina
+from tests.support.command_line import lamina
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "state.md").read_text()

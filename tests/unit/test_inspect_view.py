@@ -18,7 +18,7 @@ from lamina.errors import Corrupt, DigestMismatch, NotFound, Refused, UsageError
 from lamina.inspect import open_archive, open_view, parse_key
 from lamina.state.schema import StateSchema
 from lamina.store import open_store
-from tests.unit.test_cli_support import tree
+from tests.support.command_line import tree
 from tests.unit.test_inspect_support import FIRST, SECOND, Shop, make_shop, orders_of, rows
 
 MONDAY = {("ada", FIRST): 1, ("bob", FIRST): 2, ("cleo", FIRST): 3}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.test_cli_support import answer, lamina, tree
+from tests.support.command_line import answer, lamina, tree
 
 SQL = """CREATE SOURCE trades (symbol STRING, price DECIMAL(12,2), volume BIGINT, ts TIMESTAMP)
   USING json OPTIONS (path 'data', secret '${TOKEN}') WATERMARK ts DELAY OF INTERVAL 5 SECONDS;

@@ -10,9 +10,9 @@ import pytest
 
 from lamina.checkpoint import Checkpointer
 from lamina.store import LocalStore
-from tests.unit.test_cli_support import Pipeline, answer, lamina, make_pipeline, tree
+from tests.support.command_line import Pipeline, answer, lamina, make_pipeline, tree
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 
 from lamina.cli.commands import SECTIONS, WAL, LazyGroup
 from lamina.cli.main import cli
-from tests.unit.test_cli_home_support import make_home
-from tests.unit.test_cli_support import make_pipeline
+from tests.support.command_line import make_pipeline
+from tests.support.homes import make_home
 
 HEAVY = ("numpy", "obstore", "pyarrow", "pyspark", "rich", "sqlglot")
 RUN = """

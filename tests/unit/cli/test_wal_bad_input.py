@@ -17,8 +17,8 @@ import pytest
 from lamina.disk import LocalDisk
 from lamina.format.wal import Kind
 from lamina.wal import SegmentReader
-from tests.unit.test_cli_home_support import HomeAndStore, flip, make_home, tear
-from tests.unit.test_cli_support import answer, lamina, tree, without_rights
+from tests.support.command_line import answer, lamina, tree, without_rights
+from tests.support.homes import HomeAndStore, flip, make_home, tear
 
 COMMANDS = {
     "list": ("wal", "list", "--home", "HOME"),

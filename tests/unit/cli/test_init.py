@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.unit.test_cli_support import answer, lamina, tree
+from tests.support.command_line import answer, lamina, tree
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "trades" / "pipeline.sql"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "trades" / "pipeline.sql"
 
 
 def test_the_project_is_the_example_of_the_repository_and_passes_check(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from lamina.disk import LocalDisk
 from lamina.running.control import Ask, Status, is_asked, this_process, write_status
 from lamina.running.loop import Loop
 from lamina.running.presence import present
+from tests.support.command_line import answer, lamina, tree
+from tests.support.homes import HomeAndStore, make_home
 from tests.unit.running_engines import FakeEngine
-from tests.unit.test_cli_home_support import HomeAndStore, make_home
-from tests.unit.test_cli_support import answer, lamina, tree
 
 SQL = """CREATE SOURCE clicks (symbol STRING, ts TIMESTAMP) USING trades;
 CREATE STREAM rows AS SELECT * FROM clicks;

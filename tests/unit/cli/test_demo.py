@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from lamina.cli.demo.trades import BEGIN, DELAY, JITTER_MS, PIPELINE, write_project
 from lamina.cli.demo.truth import published, verdict_on
 from lamina.pipeline import check_pipeline, parse_pipeline
-from tests.unit.test_cli_support import lamina, tree
+from tests.support.command_line import lamina, tree
 
 ROWS = [{"symbol": "A", "n": 1}, {"symbol": "B", "n": 2}]
 

@@ -20,12 +20,12 @@ import pytest
 
 from lamina.cli.main import cli
 from lamina.cli.support.exits import MEANINGS
-from tests.unit.test_cli_home_support import HomeAndStore, flip, make_home, tear
-from tests.unit.test_cli_support import Pipeline, answer, lamina, make_pipeline
+from tests.support.command_line import Pipeline, answer, lamina, make_pipeline
+from tests.support.homes import HomeAndStore, flip, make_home, tear
 from tests.unit.test_inspect_support import Shop, make_shop
 
-PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
-GOLDEN = Path(__file__).parents[1] / "golden"
+PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
+GOLDEN = Path(__file__).parents[2] / "golden"
 BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
 
 

@@ -15,7 +15,7 @@ from lamina.cli.checkpoints.log import read_entries
 from lamina.errors import NotFound
 from lamina.format.log import Hint, encode_hint
 from lamina.store import LocalStore
-from tests.unit.test_cli_support import (
+from tests.support.command_line import (
     Pipeline,
     answer,
     lamina,

@@ -15,8 +15,8 @@ from pyarrow import parquet
 import lamina as library
 from lamina.errors import RunDamaged
 from lamina.inspect import OperatorDiff, View
-from tests.unit.test_cli_home_support import make_home
-from tests.unit.test_cli_support import answer, lamina, make_pipeline, tree, without_rights
+from tests.support.command_line import answer, lamina, make_pipeline, tree, without_rights
+from tests.support.homes import make_home
 from tests.unit.test_inspect_support import Shop, make_shop, rows
 
 

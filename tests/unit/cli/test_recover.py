@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.test_cli_home_support import HomeAndStore, make_home
-from tests.unit.test_cli_support import answer, lamina
+from tests.support.command_line import answer, lamina
+from tests.support.homes import HomeAndStore, make_home
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from lamina import errors
 from lamina.cli.main import LaminaGroup
 from lamina.cli.support.exits import CODES, MEANINGS, Exit, exit_code
 from lamina.errors import Fenced, LaminaError, all_errors
-from tests.unit.test_cli_support import answer, lamina
+from tests.support.command_line import answer, lamina
 
 SECRET = "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY"
 KINDS = [kind for kind in all_errors() if kind.__module__ == errors.__name__]
