@@ -75,7 +75,7 @@ def live(process: Process, kinds: list[str], draw: random.Random) -> None:
             case "jvm":
                 os.kill(process.jvm, signal.SIGKILL)
                 ended = process.until("error", "ended")
-                assert "Spark's JVM has gone" in ended["error"]["message"], ended
+                assert ended["error"]["kind"] == "SparkLost", ended
                 assert process.wait() == Exit.FAILED, process.said()
                 return
             case "driver":

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from lamina.checkpoint.parallel import run_bounded
+from lamina.checkpoint.parallel import Done, run_all, run_bounded
 from lamina.testing import Killed
+
+
+def every(
+    items: Iterable[int], work: Callable[[int], int | None], *, limit: int, stop: bool = False
+) -> list[Done[int, int | None]]:
+    with run_bounded(items, work, limit=limit, stop_on_error=stop) as jobs:
+        return list(jobs)
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 100])
 @pytest.mark.parametrize("limit", [1, 4, 16])
 def test_every_item_comes_back_once(count: int, limit: int) -> None:
-    done = list(run_bounded(range(count), lambda n: n * n, limit=limit))
+    done = every(range(count), lambda n: n * n, limit=limit)
     assert sorted((d.item, d.result) for d in done) == [(n, n * n) for n in range(count)]
     assert all(d.error is None for d in done)
 
@@ -32,7 +39,7 @@ def test_never_more_than_the_limit_at_once_and_the_limit_is_reached() -> None:
         with lock:
             now -= 1
 
-    assert len(list(run_bounded(range(40), work, limit=4))) == 40
+    assert len(every(range(40), work, limit=4)) == 40
     assert most == 4
 
 
@@ -45,11 +52,10 @@ def test_items_are_drawn_only_when_there_is_room() -> None:
             drawn += 1
             yield number
 
-    jobs = run_bounded(items(), lambda n: n, limit=3)
-    for _ in range(5):
-        next(jobs)
-    assert drawn < 100
-    jobs.close()  # type: ignore[attr-defined]
+    with run_bounded(items(), lambda n: n, limit=3) as jobs:
+        for _ in range(5):
+            next(jobs)
+        assert drawn < 100
     assert drawn < 100
 
 
@@ -59,7 +65,7 @@ def test_a_failure_is_a_result_and_the_others_go_on() -> None:
             raise ValueError(number)
         return number
 
-    done = list(run_bounded(range(10), work, limit=2))
+    done = every(range(10), work, limit=2)
     assert len(done) == 10
     [failed] = [d for d in done if d.error]
     assert (failed.item, failed.result) == (3, None)
@@ -81,7 +87,7 @@ def test_after_a_failure_nothing_new_starts_and_what_runs_is_waited_for() -> Non
         failed.wait(timeout=10)
         return number
 
-    done = list(run_bounded(range(1000), work, limit=2, stop_on_error=True))
+    done = every(range(1000), work, limit=2, stop=True)
     assert {0, 1} <= {d.item for d in done}
     assert {d.item for d in done} == set(started)
     assert len(started) < 1000
@@ -94,7 +100,7 @@ def test_a_kill_is_nobodys_result() -> None:
         return number
 
     with pytest.raises(Killed):
-        list(run_bounded(range(50), work, limit=3))
+        every(range(50), work, limit=3)
 
 
 def test_a_consumer_that_stops_early_leaves_no_thread_behind() -> None:
@@ -110,17 +116,32 @@ def test_a_consumer_that_stops_early_leaves_no_thread_behind() -> None:
             running -= 1
         return number
 
-    for done in run_bounded(range(1000), work, limit=8):
-        if done.item > 3:
-            break
-    else:
-        pytest.fail("it was to stop early")
-    del done
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and thread.name.startswith("lamina"):
-            thread.join(timeout=10)
-    assert threading.active_count() <= before
+    with run_bounded(range(1000), work, limit=8) as jobs:
+        stopped_at = next(done.item for done in jobs if done.item > 3)
+    assert stopped_at < 1000
+    assert threading.active_count() == before
     assert running == 0
+
+
+def test_a_reader_that_raised_did_not_wait_for_what_was_under_way() -> None:
+    """Its threads were left to the garbage collector, which may run in one of them."""
+    slow, ended = threading.Event(), threading.Event()
+
+    def work(number: int) -> int:
+        if number == 0:
+            return number
+        slow.wait(timeout=10)
+        ended.set()
+        return number
+
+    def refuse(_item: int, _result: int) -> None:
+        slow.set()
+        raise LookupError("no such thing")
+
+    with pytest.raises(LookupError):
+        run_all(range(2), work, limit=2, each=refuse)
+    assert ended.is_set() or not any(t.name == "lamina-1" for t in threading.enumerate())
+    assert not any(t.name.startswith("lamina-") for t in threading.enumerate())
 
 
 def test_a_source_of_items_that_fails_ends_with_its_error() -> None:
@@ -129,4 +150,4 @@ def test_a_source_of_items_that_fails_ends_with_its_error() -> None:
         raise LookupError("no more")
 
     with pytest.raises(LookupError):
-        list(run_bounded(items(), lambda n: n, limit=2))
+        every(items(), lambda n: n, limit=2)

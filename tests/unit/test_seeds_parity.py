@@ -357,7 +357,12 @@ def test_a_recovery_gives_nothing_up_unless_it_is_told_to() -> None:
     assert settings.pop("partitions") == 1
     assert settings.pop("max_concurrent") > 0
     assert settings.pop("sinks_from_now") == frozenset()
-    assert settings == {"lose_after": None, "take_over_home": False, "start_fresh": False}
+    assert settings == {
+        "lose_after": None,
+        "take_over_home": False,
+        "same_pipeline": False,
+        "start_fresh": False,
+    }
     assert RecoveryConfig(lose_after=1000).lose_after == 1000
 
 

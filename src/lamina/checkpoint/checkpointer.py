@@ -142,18 +142,18 @@ class Checkpointer:
             raise UsageError(f"two runs are to be saved as {twice}")
         saved: dict[int, Run] = {}
         errors: list[Exception] = []
-        jobs = run_bounded(
+        with run_bounded(
             range(len(parts)),
             lambda index: self._save_run(id, parts[index]),
             limit=self.max_concurrent,
             stop_on_error=True,
-        )
-        for done in jobs:
-            if done.error is not None:
-                errors.append(done.error)
-            else:
-                assert done.result is not None
-                saved[done.item] = done.result
+        ) as jobs:
+            for done in jobs:
+                if done.error is not None:
+                    errors.append(done.error)
+                else:
+                    assert done.result is not None
+                    saved[done.item] = done.result
         if errors:
             raise self._upload_failed(errors, saved.values(), len(parts)) from errors[0]
         placed = (PlacedRun(p.operator, p.partition, saved[i]) for i, p in enumerate(parts))

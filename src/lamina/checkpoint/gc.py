@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lamina.checkpoint.checkpointer import Checkpointer
-from lamina.checkpoint.parallel import run_bounded
+from lamina.checkpoint.parallel import run_all
 from lamina.checkpoint.progress import Progress, Report, silent
 from lamina.errors import Corrupt, Fenced, NotFound, StoreError
 from lamina.format.log import Begin, Committed, decode_begin
@@ -177,20 +177,15 @@ class _Collector:
         first = [info for info in infos if info.key not in begins]
         last = [info for info in infos if info.key in begins]
         count = 0
+
+        def note(info: ObjectInfo, _: None) -> None:
+            nonlocal count
+            count += 1
+            report(Progress(count, len(infos), "objects", info.key))
+
         for group in (first, last):
-            jobs = run_bounded(
-                group,
-                lambda info: self._store.delete(info.key),
-                limit=self._checkpointer.max_concurrent,
-                stop_on_error=True,
-            )
-            errors = []
-            for done in jobs:
-                errors += [done.error] if done.error else []
-                count += 1
-                report(Progress(count, len(infos), "objects", done.item.key))
-            if errors:
-                raise errors[0]
+            limit = self._checkpointer.max_concurrent
+            run_all(group, lambda info: self._store.delete(info.key), limit=limit, each=note)
 
     def _names(self, forget: Collection[CheckpointId]) -> frozenset[str]:
         """Every file that a checkpoint names which exists now, that is: after a folder was judged.

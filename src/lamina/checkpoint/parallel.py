@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -27,19 +28,42 @@ class Done(Generic[T, R]):
     error: Exception | None
 
 
+@contextmanager
 def run_bounded(
     items: Iterable[T], work: Callable[[T], R], *, limit: int, stop_on_error: bool = False
-) -> Iterator[Done[T, R]]:
-    """Run *work* on every item, at most *limit* at once; yield each as it ends, in any order.
+) -> Iterator[Iterator[Done[T, R]]]:
+    """Run *work* on every item, at most *limit* at once; give each as it ends, in any order.
 
     Items are drawn only when there is room, so they may be many. With *stop_on_error* no new one
-    starts after a failure, but those under way are waited for and yielded.
+    starts after a failure. Leaving the block draws no more, and waits for what is under way.
     """
     workers = _Workers(iter(items), work, limit, stop_on_error)
     try:
-        yield from workers.results()
+        yield workers.results()
     finally:
         workers.stop()
+
+
+def run_all(
+    items: Iterable[T],
+    work: Callable[[T], R],
+    *,
+    limit: int,
+    each: Callable[[T, R], None] = lambda _item, _result: None,
+) -> None:
+    """Run *work* on every item, at most *limit* at once; *each* is told what has succeeded.
+
+    After a failure no new one starts; what is under way is waited for, then the first is raised.
+    """
+    errors = []
+    with run_bounded(items, work, limit=limit, stop_on_error=True) as jobs:
+        for done in jobs:
+            if done.error is not None:
+                errors.append(done.error)
+            else:
+                each(done.item, cast(R, done.result))
+    if errors:
+        raise errors[0]
 
 
 class _Workers(Generic[T, R]):

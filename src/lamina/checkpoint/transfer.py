@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lamina.checkpoint import artifacts
 from lamina.checkpoint.checkpointer import Checkpointer
-from lamina.checkpoint.parallel import run_bounded
+from lamina.checkpoint.parallel import run_all
 from lamina.checkpoint.progress import Progress, Report, silent
 from lamina.checkpoint.verify import CheckpointReport, verify
 from lamina.clock import new_writer_id
@@ -158,19 +158,18 @@ def _copy_files(
         typed_errors(tempfile.gettempdir()),
         tempfile.TemporaryDirectory(prefix="lamina-copy-") as folder,
     ):
-        jobs = run_bounded(
+
+        def note(artifact: Artifact, _: None) -> None:
+            nonlocal done_bytes
+            done_bytes += artifact.size or 0
+            report(Progress(done_bytes, total, "bytes", artifact.path))
+
+        run_all(
             manifest.artifacts(),
             lambda artifact: _copy_file(source, artifact, target, Path(folder)),
             limit=target.max_concurrent,
-            stop_on_error=True,
+            each=note,
         )
-        errors = []
-        for done in jobs:
-            errors += [done.error] if done.error else []
-            done_bytes += done.item.size or 0
-            report(Progress(done_bytes, total, "bytes", done.item.path))
-        if errors:
-            raise errors[0]
     _copy_manifest(source, manifest.checkpoint_id, target)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from lamina.checkpoint import artifacts
 from lamina.checkpoint.checkpointer import Checkpointer, check_entry
 from lamina.checkpoint.commit_log import hint_of
-from lamina.checkpoint.parallel import run_bounded
+from lamina.checkpoint.parallel import run_all
 from lamina.checkpoint.progress import Progress, Report, silent
 from lamina.errors import Corrupt, LaminaError, NotFound, Unsupported, UsageError
 from lamina.format import manifest as manifests
@@ -216,17 +216,18 @@ class _Work:
         new = [a for a in files if a not in self._proven]
         chosen = set(read)
         self.done += sum(a.size or 0 for a in files if a in self._proven)
-        jobs = run_bounded(
+
+        def note(artifact: Artifact, problem: Problem | None) -> None:
+            self._proven[artifact] = problem
+            self.done += artifact.size or 0
+            self.report(Progress(self.done, self.total, "bytes", artifact.path))
+
+        run_all(
             new,
             lambda a: self._look(a, content=a in chosen),
             limit=self.checkpointer.max_concurrent,
+            each=note,
         )
-        for done in jobs:
-            if done.error is not None:
-                raise done.error
-            self._proven[done.item] = done.result
-            self.done += done.item.size or 0
-            self.report(Progress(self.done, self.total, "bytes", done.item.path))
         return [problem for a in files if (problem := self._proven[a]) is not None]
 
     def _look(self, artifact: Artifact, *, content: bool) -> Problem | None:

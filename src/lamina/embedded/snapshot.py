@@ -9,7 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from lamina.checkpoint.checkpointer import Checkpointer
-from lamina.embedded.fetching import fetch_runs, find_checkpoint
+from lamina.checkpoint.fetching import fetch, run_files
+from lamina.checkpoint.finding import find_checkpoint
 from lamina.embedded.opening import STORE
 from lamina.embedded.table import Data, one_batch
 from lamina.errors import NotFound
@@ -114,7 +115,7 @@ def load_snapshot(
     manifest = checkpointer.load_manifest(find_checkpoint(checkpointer, at).id)
     folder = tempfile.TemporaryDirectory(prefix="lamina-snapshot-")
     try:
-        files = fetch_runs(checkpointer, manifest, Path(folder.name), only=table)
+        files = fetch(checkpointer, run_files(manifest, table), Path(folder.name))
         operators = _operators(manifest, files, table)
         return Snapshot(manifest, operators, folder)
     except BaseException:

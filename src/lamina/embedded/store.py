@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from lamina.checkpoint import create_savepoint
 from lamina.checkpoint.checkpointer import Checkpointer
+from lamina.checkpoint.fetching import fetch, run_files
+from lamina.checkpoint.finding import find_checkpoint
 from lamina.checkpoint.savepoints import Savepoint
 from lamina.checkpoint.state import check_readable
 from lamina.disk import Owner
 from lamina.embedded.byte_table import BYTE_TABLE, BYTES, Puts, check_bytes, value_of
-from lamina.embedded.fetching import fetch_runs, find_checkpoint
 from lamina.embedded.loading import load_states
 from lamina.embedded.offsets import Offsets, Standing, connectors
 from lamina.embedded.saves import Saves
@@ -241,7 +242,7 @@ class EmbeddedStore:
         self.wait_for_checkpoint()
         target = find_checkpoint(self._checkpointer, to)
         manifest = self._checkpointer.load_manifest(target.id)
-        files = fetch_runs(self._checkpointer, manifest, self._folder.path)
+        files = fetch(self._checkpointer, run_files(manifest), self._folder.path)
         states = self._states(manifest, files, ())  # it can be read, before anything changes
         epoch = self._next_epoch
         try:
@@ -338,7 +339,7 @@ class EmbeddedStore:
         self._saves.join()  # lists that are made now know nothing of what it is making
         base, files = self._saves.base, dict[str, Path]()
         if base is not None:
-            files = fetch_runs(self._checkpointer, base, self._folder.path, only=name)
+            files = fetch(self._checkpointer, run_files(base, name), self._folder.path)
         return self._states(base, files, self._saves.commits, only=name)[name]
 
     def _collect(self, key: bytes, value: bytes | None) -> None:

@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 
 from lamina.checkpoint.checkpointer import Checkpointer
-from lamina.checkpoint.parallel import run_bounded
-from lamina.checkpoint.progress import Progress, Report
+from lamina.checkpoint.fetching import fetch
+from lamina.checkpoint.progress import Report
 from lamina.errors import Corrupt, NotFound
 from lamina.format.manifest_model import Artifact, OperatorRuns
 
@@ -42,31 +42,14 @@ class RunFiles:
             return
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="lamina-inspect-")
-        folder, first = Path(self._folder.name), len(self._files)
-        total, done = sum(each.size or 0 for each in missing), 0
-
-        def load(item: tuple[int, Artifact]) -> Path:
-            target = folder / f"{item[0]:06d}"
-            self._checkpointer.load_artifact(item[1], into=target)
-            return target
-
-        errors = []
-        limit = self._checkpointer.max_concurrent
-        for job in run_bounded(enumerate(missing, first), load, limit=limit, stop_on_error=True):
-            if job.error is not None:
-                errors.append(job.error)
-                continue
-            assert job.result is not None
-            self._files[job.item[1]] = job.result
-            done += job.item[1].size or 0
-            report(Progress(done, total, "bytes", job.item[1].path))
-        if errors:
-            raise _lost(errors[0])
+        try:
+            files = fetch(self._checkpointer, missing, Path(self._folder.name), report=report)
+        except NotFound as error:
+            raise _lost(error) from error
+        self._files |= {artifact: files[artifact.path] for artifact in missing}
 
 
-def _lost(error: BaseException) -> BaseException:
+def _lost(error: NotFound) -> Corrupt:
     """What a manifest names must be there: without it something is lost, not mistyped."""
-    if not isinstance(error, NotFound):
-        return error
     message = f"a file that the checkpoint needs is missing: {error.message}"
     return Corrupt(message, where=error.where)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lamina.checkpoint.checkpointer import Checkpointer
+from lamina.checkpoint.finding import LATEST, find_checkpoint
 from lamina.disk import LocalDisk
 from lamina.disk.base import Disk
-from lamina.embedded.fetching import find_checkpoint
 from lamina.errors import NotFound
 from lamina.format.commit import CommitRecord
 from lamina.format.log import Committed
@@ -25,7 +25,7 @@ from lamina.protocol.recovery import point_of
 from lamina.recovery.manager import RecoveryManager
 from lamina.recovery.scan import Scan
 
-LATEST, HEAD = "latest", "head"
+HEAD = "head"
 At = CheckpointId | str | int | None
 
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lamina.checkpoint.checkpointer import Checkpointer
-from lamina.checkpoint.parallel import run_bounded
-from lamina.checkpoint.progress import Progress, Report, silent
+from lamina.checkpoint.fetching import fetch
+from lamina.checkpoint.progress import Report, silent
 from lamina.clock import Clock, SystemClock, new_writer_id
 from lamina.disk.base import Disk, Lock
-from lamina.errors import AlreadyExists, Corrupt, Fenced, NotFound, Refused, StoreError
+from lamina.errors import AlreadyExists, Corrupt, Fenced, NotFound, Refused
 from lamina.format.commit import AdoptRecord, CommitRecord
-from lamina.format.manifest_model import Artifact, CheckpointManifest
+from lamina.format.manifest_model import CheckpointManifest
 from lamina.format.pipeline_record import NOBODY, PipelineRecord
 from lamina.ids import CheckpointId
 from lamina.os_errors import typed_errors
@@ -295,44 +295,8 @@ class RecoveryManager:
                 file.close()
 
     def _fetch(self, manifest: CheckpointManifest, report: Report) -> dict[str, Path]:
-        """Every artifact into a file of its own, each proven by size and digest, once."""
-        files: dict[str, Path] = {}
-        done_bytes = 0
-        jobs = run_bounded(
-            enumerate(manifest.artifacts()),
-            lambda item: self._fetch_one(item[0], item[1]),
-            limit=self._config.max_concurrent,
-            stop_on_error=True,
-        )
-        errors = []
-        for done in jobs:
-            artifact = done.item[1]
-            if done.error is not None:
-                errors.append(done.error)
-                continue
-            assert done.result is not None
-            files[artifact.path] = done.result
-            done_bytes += artifact.size or 0
-            total = manifest.total_size_bytes
-            report(Progress(done_bytes, total, "bytes", artifact.path))
-        if errors:
-            raise errors[0]
-        return files
-
-    def _fetch_one(self, number: int, artifact: Artifact) -> Path:
-        target = self._scratch / f"{number:06d}-{(artifact.sha256 or '')[:16]}"
-        try:
-            self._checkpointer.load_artifact(artifact, into=target)
-        except NotFound as error:
-            if error.where != str(target):
-                raise  # the store has no such object: that is the checkpoint's damage
-            raise StoreError(
-                f"the scratch folder was removed while a checkpoint was fetched into it: "
-                f"{error.message}",
-                where=str(self._scratch),
-                advice="Use a scratch folder that nothing else cleans up, and start again",
-            ) from error
-        return target
+        wanted, limit = manifest.artifacts(), self._config.max_concurrent
+        return fetch(self._checkpointer, wanted, self._scratch, limit=limit, report=report)
 
 
 def _new_tip(history: History, plan: Plan) -> str | None:

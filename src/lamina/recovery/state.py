@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lamina.checkpoint.parallel import run_bounded
+from lamina.checkpoint.parallel import run_all
 from lamina.disk.base import Disk
 from lamina.errors import Corrupt
 from lamina.format.commit import CommitRecord, Point, WalRange
@@ -136,15 +136,11 @@ class RecoveredState:
 
     def apply(self, work: Work, *, parallel: int = 1) -> None:
         """Give every partition's batches to *work*, several partitions at once."""
-        jobs = run_bounded(
+        run_all(
             self.partitions(),
             lambda place: work(place[0], place[1], self.batches(*place)),
             limit=parallel,
-            stop_on_error=True,
         )
-        errors = [done.error for done in jobs if done.error is not None]
-        if errors:
-            raise errors[0]
 
     def _last(self) -> CommitRecord | CheckpointManifest | None:
         return self.replayed[-1] if self.replayed else self.manifest

@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from lamina.checkpoint import CopyReport, copy_checkpoint
+from lamina.checkpoint.finding import find_checkpoint
 from lamina.cli.support import shapes
 from lamina.cli.support.screen import Screen, json_option
 from lamina.cli.support.target import (
     Target,
     missing_is_damage,
     option_option,
-    resolve,
     store_options,
 )
 from lamina.cli.support.words import counted, size
@@ -22,7 +22,7 @@ from lamina.cli.support.words import counted, size
 
 @click.command("copy")
 @store_options()
-@click.argument("reference", metavar="ID|SAVEPOINT|latest")
+@click.argument("reference", metavar="ID|SAVEPOINT|EPOCH|latest")
 @click.option("--to", "to", metavar="URL", required=True, help="The store to copy to.")
 @click.option("--to-base", metavar="PATH", default="", help="The folder in that store.")
 @option_option("--to-option")
@@ -42,7 +42,7 @@ def copy_command(
     the same command goes on.
     """
     source = target.to_read()
-    id = resolve(source, reference).id
+    id = find_checkpoint(source, reference).id
     receiver = Target(to, to_base, to_option).to_create()
     with screen.progress("copying") as report, missing_is_damage():
         copied = copy_checkpoint(source, id, receiver, report=report)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import click
 
 from lamina.checkpoint import create_savepoint, drop_savepoint, list_savepoints
+from lamina.checkpoint.finding import LATEST, find_checkpoint, is_reserved
 from lamina.cli.support import shapes
 from lamina.cli.support.screen import Screen, json_option
 from lamina.cli.support.target import (
-    LATEST,
     Target,
-    is_reserved,
     nothing_here,
-    resolve,
     store_options,
 )
 from lamina.cli.support.words import begun
@@ -27,14 +25,14 @@ def savepoint_group() -> None:
 @savepoint_group.command("create")
 @store_options()
 @click.argument("name")
-@click.argument("reference", metavar="[ID|SAVEPOINT|latest]", default=LATEST)
+@click.argument("reference", metavar="[ID|SAVEPOINT|EPOCH|latest]", default=LATEST)
 @json_option
 def create_command(target: Target, name: str, reference: str, screen: Screen) -> None:
     """Name a checkpoint, by default the newest. The same name for the same one is no error."""
     if is_reserved(name):
         raise UsageError(f"a savepoint called {name!r} could not be told from a checkpoint")
     checkpointer = target.to_write()
-    found = create_savepoint(checkpointer, name, resolve(checkpointer, reference).id)
+    found = create_savepoint(checkpointer, name, find_checkpoint(checkpointer, reference).id)
     if screen.as_json:
         answer = {"savepoint": shapes.savepoint(found, checkpointer.history())}
         screen.json(shapes.place(checkpointer) | answer)

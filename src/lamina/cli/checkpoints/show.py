@@ -10,12 +10,13 @@ from pathlib import Path
 import click
 
 from lamina.checkpoint import Checkpointer, artifacts
+from lamina.checkpoint.finding import LATEST, find_checkpoint
 from lamina.cli.checkpoints.manifest_text import print_manifest
 from lamina.cli.support import shapes
 from lamina.cli.support.exits import Exit
 from lamina.cli.support.screen import Screen, json_option
 from lamina.cli.support.session import Answered
-from lamina.cli.support.target import LATEST, Target, missing_is_damage, resolve, store_options
+from lamina.cli.support.target import Target, missing_is_damage, store_options
 from lamina.errors import Corrupt, NotFound
 from lamina.format import manifest as manifests
 from lamina.format import validation
@@ -36,7 +37,7 @@ class Found:
 
 @click.command("show")
 @store_options(required=False)
-@click.argument("reference", metavar="[ID|SAVEPOINT|latest]", required=False)
+@click.argument("reference", metavar="[ID|SAVEPOINT|EPOCH|latest]", required=False)
 @click.option(
     "--manifest",
     "file",
@@ -74,7 +75,7 @@ def _show_file(file: Path, screen: Screen, *, raw: bool) -> None:
 
 
 def _show_stored(checkpointer: Checkpointer, reference: str, screen: Screen, *, raw: bool) -> None:
-    committed = resolve(checkpointer, reference)
+    committed = find_checkpoint(checkpointer, reference)
     key = checkpointer.paths.manifest(committed.id)
     with missing_is_damage():
         if raw:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import click
 
 from lamina.checkpoint import Checkpointer, Problem, VerifyReport, verify
+from lamina.checkpoint.finding import find_checkpoint
 from lamina.cli.checkpoints.home_report import home_shape, print_home
 from lamina.cli.support import shapes
 from lamina.cli.support.exits import Exit
@@ -14,7 +15,7 @@ from lamina.cli.support.homes import HomeTarget
 from lamina.cli.support.places import place_of, place_options
 from lamina.cli.support.screen import Screen, json_option
 from lamina.cli.support.shapes import Shape
-from lamina.cli.support.target import Target, nothing_here, resolve, store_options
+from lamina.cli.support.target import Target, nothing_here, store_options
 from lamina.cli.support.words import counted, size
 from lamina.connectors.opening import open_sinks
 from lamina.errors import NotFound
@@ -30,7 +31,7 @@ NEVER_RUN = "Has it ever run? `lamina run` makes its home; --home says where"
 @click.command("verify")
 @store_options(always=True)
 @place_options()[0]
-@click.argument("references", metavar="[PIPELINE | ID|SAVEPOINT|latest ...]", nargs=-1)
+@click.argument("references", metavar="[PIPELINE | ID|SAVEPOINT|EPOCH|latest ...]", nargs=-1)
 @click.option(
     "--sample",
     type=click.FloatRange(0, 1),
@@ -130,7 +131,7 @@ def _ids(
 ) -> tuple[CheckpointId, ...] | None:
     if not references:
         return None
-    return tuple(dict.fromkeys(resolve(checkpointer, each).id for each in references))
+    return tuple(dict.fromkeys(find_checkpoint(checkpointer, each).id for each in references))
 
 
 def _print(screen: Screen, found: PipelineReport) -> None:

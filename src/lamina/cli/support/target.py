@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,15 +15,11 @@ import click
 from lamina.checkpoint import Checkpointer
 from lamina.cli.support.session import Session
 from lamina.errors import Corrupt, NotFound, UsageError
-from lamina.format.log import Committed
 from lamina.format.names import CheckpointPaths
-from lamina.ids import CheckpointId
 from lamina.store import Store, open_store
 
 F = TypeVar("F", bound=Callable[..., None])
 
-LATEST = "latest"
-_LIKE_AN_ID = re.compile(r"[0-9A-Fa-f-]{36}")
 _RESERVED = frozenset(inspect.signature(open_store).parameters)
 
 
@@ -81,24 +76,6 @@ def nothing_here(checkpointer: Checkpointer) -> NotFound:
     )
 
 
-def resolve(checkpointer: Checkpointer, reference: str) -> Committed:
-    """The checkpoint that an id, the name of a savepoint or `latest` stands for."""
-    if _LIKE_AN_ID.fullmatch(reference):
-        return checkpointer.find(CheckpointId.parse(reference))
-    history = checkpointer.history()
-    found = history.newest
-    if reference != LATEST:
-        id = history.pins.get(reference)
-        found = history.find(id) if id else None
-    if found is None:
-        raise NotFound(
-            f"no checkpoint or savepoint is called {reference[:80]!r}",
-            where=checkpointer.store.url,
-            advice="`lamina list` shows those that exist",
-        )
-    return found
-
-
 @contextmanager
 def missing_is_damage() -> Iterator[None]:
     """What the log says exists must be there: without it something is lost, not mistyped."""
@@ -107,11 +84,6 @@ def missing_is_damage() -> Iterator[None]:
     except NotFound as error:
         message = f"a file that the checkpoint needs is missing: {error.message}"
         raise Corrupt(message, where=error.where) from error
-
-
-def is_reserved(name: str) -> bool:
-    """Whether a savepoint of this name could not be told from an id or from `latest`."""
-    return name == LATEST or _LIKE_AN_ID.fullmatch(name) is not None
 
 
 def store_options(*, required: bool = True, always: bool = False) -> Callable[[F], F]:

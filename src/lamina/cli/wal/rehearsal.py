@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lamina.checkpoint import Checkpointer, artifacts
-from lamina.checkpoint.parallel import run_bounded
+from lamina.checkpoint.parallel import run_all
 from lamina.checkpoint.progress import Progress
 from lamina.cli.support.screen import Screen
 from lamina.clock import SystemClock
@@ -124,14 +124,13 @@ def _prove_files(stage: Stage, manifest: CheckpointManifest) -> None:
         return artifacts.check(checkpointer.store, key, artifact)
 
     with stage.screen.progress("verifying the checkpoint") as report:
-        jobs = run_bounded(
-            manifest.artifacts(), check, limit=checkpointer.max_concurrent, stop_on_error=True
-        )
-        for each in jobs:
-            if each.error is not None:
-                raise each.error
-            done += each.result or 0
-            report(Progress(done, total, "bytes", each.item.path))
+
+        def note(artifact: Artifact, size: int) -> None:
+            nonlocal done
+            done += size
+            report(Progress(done, total, "bytes", artifact.path))
+
+        run_all(manifest.artifacts(), check, limit=checkpointer.max_concurrent, each=note)
 
 
 def _prove_ranges(stage: Stage, replayed: tuple[CommitRecord, ...]) -> None:
