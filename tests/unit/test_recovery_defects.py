@@ -36,7 +36,7 @@ def test_a_loss_did_not_name_the_file_that_was_lost(line: Pipeline) -> None:
     with pytest.raises(WouldLose) as caught:
         line.start()
     assert f"needed from epoch 2 on: {lost}" in caught.value.message
-    assert "RecoveryConfig(lose_after=1)" in caught.value.advice
+    assert "lose_after=1 in Python" in caught.value.advice
     found = line.start(RecoveryConfig(partitions=2, lose_after=1))
     assert recovered_state(found) == {b"a": b"1"}
     assert [point.epoch for point in found.report.given_up] == [2]

@@ -216,7 +216,7 @@ def test_the_advice_for_a_lost_driver_log_is_what_can_be_reached() -> None:
         seen = found(stored(2, 4), damaged=damaged)
         with pytest.raises(WouldLose, match="holds no epoch") as caught:
             plan_recovery(seen)
-        assert f"--lose-after {reachable}, in Python" in caught.value.advice
+        assert f"--lose-after {reachable} (lose_after" in caught.value.advice
         head = plan_recovery(seen, lose_after=reachable).head
         assert (head.epoch if head else 0) == reachable
 
@@ -344,7 +344,7 @@ def test_a_sink_begins_from_now_if_a_person_says_so_and_only_if_it_must() -> Non
 def test_a_sink_ahead_of_everything_known_stops() -> None:
     with pytest.raises(WouldLose, match="holds epoch 5") as caught:
         plan_recovery(found(stored(4), sinks={"fast": sink(5)}, void=True))
-    assert "--lose-after 4, in Python RecoveryConfig(lose_after=4)" in caught.value.advice
+    assert "--lose-after 4 (lose_after=4 in Python)" in caught.value.advice
 
 
 def test_a_sink_ahead_of_an_empty_pipeline_stops_too() -> None:

@@ -1,4 +1,11 @@
-"""Checkpoints in an object store: write, list, verify, pin, prune, copy, read."""
+"""Checkpoints in an object store: write, list, verify, pin, prune, copy, read.
+
+checkpointer   begin, save, commit, load
+commit_log     which checkpoints exist
+saving, state  checkpoints of keyed state: only runs that the store lacks are uploaded
+savepoints     names that keep a checkpoint; gc: deletes what nothing needs
+verify         every byte against its digest; transfer: copies; importing: from LaminarDB
+"""
 
 from lamina.checkpoint.checkpointer import Checkpointer, PartitionData
 from lamina.checkpoint.commit_log import CommitLog

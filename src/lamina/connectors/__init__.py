@@ -1,1 +1,11 @@
-"""Outside systems: where output goes."""
+"""Outside systems: the sources that a pipeline reads and the sinks that it writes.
+
+kinds, registry   what a connector declares, and the one list of all of them
+opening, options  from the definitions of a pipeline to open sources and sinks
+files             files of a folder as a source; file_*, folder, read_files, partitions serve it
+trades, nexmark   generated rows; generators is what they share
+parquet, console  sinks; sink_log and positions remember where each of them stands
+memory            a sink for tests
+
+Nothing here imports pyspark before rows are read.
+"""

@@ -1,4 +1,12 @@
-"""What a pipeline is: its model, its SQL, its checks. Pure: no Spark, no file, no network."""
+"""What a pipeline is: its model, its SQL, its checks. Pure: no Spark, no file, no network.
+
+model        a pipeline as a value
+statements   a pipeline file; builder: the same in Python
+select       one SELECT, taken apart
+compile      SELECT to (partial, merge, final); aggregates lists the functions it knows
+checks       what can be refused without Spark
+digests      what has changed since the last start
+"""
 
 from typing import TYPE_CHECKING
 

@@ -14,7 +14,7 @@ from lamina.format.pipeline_record import NOBODY, Owner, PipelineRecord
 from lamina.ids import fold
 from lamina.protocol.history import COPY_HOME, History
 
-SAME = "--same-pipeline (in Python RecoveryConfig(same_pipeline=True))"
+SAME = "--same-pipeline (same_pipeline=True in Python)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def check_claim(history: History, home: str, *, other_home: bool) -> None:
     raise Refused(
         f"the store belongs to {whose} whose WAL is in the home {owner}, not in {home}",
         advice="Start it there. If that home is lost for ever, --take-over-home (in Python "
-        "RecoveryConfig(take_over_home=True)) gives up every epoch after the newest checkpoint",
+        "take_over_home=True) gives up every epoch after the newest checkpoint",
     )
 
 

@@ -254,9 +254,9 @@ def _missing_wal(
 def _give_up(epoch: int) -> str:
     after = f" after {epoch}" if epoch else ""
     return (
-        f"To give up every epoch{after} for ever, start with --lose-after {epoch}, in "
-        f"Python RecoveryConfig(lose_after={epoch}); `lamina recover --dry-run --lose-after "
-        f"{epoch}` shows what that does"
+        f"To give up every epoch{after} for ever, start with --lose-after {epoch} "
+        f"(lose_after={epoch} in Python); `lamina recover --dry-run --lose-after {epoch}` shows "
+        f"what that does"
     )
 
 

@@ -1,4 +1,11 @@
-"""Recovery: claim, scan, plan, restore, adopt."""
+"""Recovery: claim, scan, plan, restore, adopt.
+
+manager    all of it, in this order
+identity   before the claim: to whom home, store and sinks belong
+scan       what home, store and sinks hold; the plan itself is protocol.recovery
+operators  keyed state from checkpoint and log
+state      what a recovery gives back; report says it for people
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,11 @@
-"""Object stores: one protocol, and what stands behind it."""
+"""Object stores: the `Store` protocol and its implementations.
+
+base               the protocol, with its promises
+local, memory      a folder; a dictionary
+remote             S3, GCS and Azure; retry and causes deal with their failures
+opening, address   from an address to a store that can be trusted; probe asks it
+readonly           a store that refuses every write
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,9 @@
-"""The place where a pipeline lives, as everything above it sees it: no path is built above here."""
+"""The place where a pipeline lives. No path is built in the packages above this one.
+
+base      the protocols: Workspace for the driver, TaskSpace for tasks, Notes for small files
+local     a home on a file system that driver and executors share
+runs      runs that lie in the WAL; staging: output that waits for its COMMIT
+"""
 
 from lamina.workspace.base import Notes, StagedFiles, TaskSpace, Workspace
 from lamina.workspace.local import LocalTaskSpace, LocalWorkspace

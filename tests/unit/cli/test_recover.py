@@ -49,5 +49,5 @@ def test_a_lost_segment_is_named_with_the_flag_that_goes_on_without_it(
     assert result.exit_code == 5
     assert f"needed from epoch 5 on: core-{index}/{lost.name}" in result.stderr
     assert "--lose-after 4" in result.stderr
-    assert "RecoveryConfig(lose_after=4)" in result.stderr
+    assert "lose_after=4 in Python" in result.stderr
     assert lamina("recover", *at(made), "--dry-run", "--lose-after", "4").exit_code == 0
