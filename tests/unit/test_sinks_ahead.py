@@ -252,7 +252,7 @@ def test_a_pipeline_whose_sink_was_ahead_of_the_loss_never_published_again(
         cut_driver_log(life, 3)
         with pytest.raises(WouldLose, match="holds epoch 5") as caught:
             life.go_on(PLAIN, to=7)
-        assert "RecoveryConfig(lose_after=3)" in caught.value.advice
+        assert "lose_after=3 in Python" in caught.value.advice
     life.steps_left = killed_before
     with suppress(Killed):
         life.go_on(RecoveryConfig(partitions=2, lose_after=3), to=7)
