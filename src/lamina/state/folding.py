@@ -28,18 +28,18 @@ def folded(schema: StateSchema, batch: pa.RecordBatch) -> pa.RecordBatch:
     order, firsts = _grouped(slots, keys)
     if len(firsts) == len(order):
         return changes(schema, batch, slots=slots)
-    sizes = np.diff(np.append(firsts, len(order)))
+    lead = order.take(firsts)
+    sizes = np.diff(firsts, append=len(order))
     several = sizes > 1
-    rows = order[np.repeat(several, sizes)]
     values = batch.select(schema.value.names)
+    rows = order[np.repeat(several, sizes)]
     merged = _merged(schema.merges, values.take(pa.array(rows)), sizes[several])
-    place = order[firsts]
-    place[several] = len(order) + np.arange(merged.num_rows)
+    place = lead.copy()
+    place[several] = np.arange(len(order), len(order) + merged.num_rows)
     once = pa.concat_batches([values, merged]).take(pa.array(place))
-    chosen = pa.array(order[firsts])
-    columns = [*(key.take(chosen) for key in keys), *once.columns]
+    columns = [*(key.take(pa.array(lead)) for key in keys), *once.columns]
     made = pa.RecordBatch.from_arrays(columns, schema=schema.row)
-    return changes(schema, made, slots=slots[order[firsts]])
+    return changes(schema, made, slots=slots.take(lead))
 
 
 def _grouped(slots: Slots, keys: Sequence[pa.Array]) -> tuple[Rows, Rows]:

@@ -56,7 +56,14 @@ def restricted(run: Run, within: SlotRange) -> Run:
     size = run.size * rows // whole if whole else 0
     deletes = 0 if run.deletes == 0 else None
     return replace(
-        run, blocks=blocks, rows=rows, size=size, load=load, within=within, deletes=deletes
+        run,
+        blocks=blocks,
+        rows=rows,
+        size=size,
+        load=load,
+        within=within,
+        deletes=deletes,
+        indexes=(),  # those of whole blocks would be wrong
     )
 
 

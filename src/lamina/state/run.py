@@ -8,7 +8,7 @@ proven and looked at one by one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -49,6 +49,12 @@ class Run:
     compression: str | None = None  # of its buffers: then every look unpacks a block
     parts: tuple[Run, ...] = ()  # of a layer: the runs that stand side by side in it
     deletes: int | None = None  # among its rows, if that is known
+    indexes: tuple[SlotIndex, ...] = field(default=(), compare=False, repr=False)
+    """Of every block; a copy of a run with the same blocks has the same ones."""
+
+    def __post_init__(self) -> None:
+        if len(self.indexes) != len(self.blocks):
+            object.__setattr__(self, "indexes", tuple(SlotIndex() for _ in self.blocks))
 
     @property
     def leaves(self) -> tuple[Run, ...]:
@@ -62,11 +68,6 @@ class Run:
     @cached_property
     def lasts(self) -> Slots:
         return np.array([block.last_slot for block in self.blocks], np.uint64)
-
-    @cached_property
-    def indexes(self) -> tuple[SlotIndex, ...]:
-        """Of every block."""
-        return tuple(SlotIndex() for _ in self.blocks)
 
     def batch(self, index: int, schema: StateSchema) -> pa.RecordBatch:
         """A block, with the columns of today's *schema*."""

@@ -11,6 +11,7 @@ import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -42,6 +43,9 @@ from lamina.workspace.notes import LocalNotes
 from lamina.workspace.runs import EpochRange, wal_run
 from lamina.workspace.staging import HomeStaged, drop_staged, drop_undecided, stage
 
+OPEN_RUNS_MAX = 64
+"""Run files that a process keeps mapped; one that is deleted takes up space for so long."""
+
 
 @dataclass(frozen=True, slots=True)
 class LocalTaskSpace:
@@ -58,7 +62,7 @@ class LocalTaskSpace:
 
     def open_run(self, ref: RunRef) -> Run:
         if ref.offset < 0:
-            return open_run(Path(ref.path))
+            return _open_file(Path(ref.path))
         place = WalRange("", 0, ref.path, ref.offset, ref.size, ref.crc, 0)
         return wal_run(LocalDisk(Path(self.home)), EpochRange(place, ref.last_epoch, 1))
 
@@ -90,6 +94,18 @@ class LocalTaskSpace:
 
     def staged_path(self, name: str) -> str:
         return str(Path(self.home) / name)
+
+
+def _open_file(path: Path) -> Run:
+    """A run file; a process that runs many tasks reads its footer and proves its blocks once."""
+    with typed_errors(path):
+        found = path.stat()
+    return _opened(path, (found.st_ino, found.st_size, found.st_mtime_ns))
+
+
+@lru_cache(maxsize=OPEN_RUNS_MAX)
+def _opened(path: Path, _stamp: tuple[int, int, int]) -> Run:
+    return open_run(path)
 
 
 class LocalWorkspace:
