@@ -14,8 +14,8 @@ from svg import AMBER, BLUE, FAINT, GREEN, INK, LINE, RED, box, line, text, writ
 
 FOLDER = Path(__file__).parent
 WIDTH, LEFT, FULL = 900, 20, 860
-TOP, BAR, GAP = 64, 34, 112
-SLOT = 116  # pixels of one entry of the legend
+TOP, BAR, GAP = 64, 34, 128
+ENTRIES = 5  # of the legend, in a line
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ EPOCHS = {
 
 
 def main(numbers: Mapping[str, float], target: Path) -> None:
-    height = TOP + GAP * len(EPOCHS)
+    height = TOP + GAP * len(EPOCHS) + 6
     write(target, WIDTH, height, "Where the time of an epoch goes", parts(numbers, height))
 
 
@@ -69,9 +69,9 @@ def epoch(numbers: Mapping[str, float], epoch_key: str, words: str, top: int) ->
         yield box(at, top + 14, wide, BAR, fill=part.fill)
         at += wide
         if ms >= whole / 100:
-            x = LEFT + seen * SLOT
-            yield box(x, top + 58, 10, 10, fill=part.fill)
-            yield text(x + 15, top + 67, f"{part.words} {ms:.0f}", size=11)
+            x, y = LEFT + seen % ENTRIES * FULL / ENTRIES, top + 58 + seen // ENTRIES * 18
+            yield box(x, y, 10, 10, fill=part.fill)
+            yield text(x + 15, y + 9, f"{part.words} {ms:.0f} ms", size=11)
             seen += 1
     yield line(LEFT, top + 14 + BAR, LEFT + FULL, top + 14 + BAR)
 
