@@ -16,6 +16,7 @@ from lamina.state.schema import StateSchema
 from lamina.state.vnodes import EVERYTHING, SlotRange
 from lamina.workspace.local import LocalTaskSpace
 from lamina.workspace.model import RunRef
+from lamina.workspace.open_files import OpenRunFiles
 
 SCHEMA = StateSchema(pa.schema([("k", pa.int64())]), pa.schema([("v", pa.int64())]))
 
@@ -74,3 +75,46 @@ def test_a_file_that_has_gone_is_missed_though_it_was_open(tmp_path: Path) -> No
     Path(ref.path).unlink()
     with pytest.raises(LaminaError):
         space(tmp_path).open_run(ref)
+
+
+def test_files_that_were_deleted_are_not_kept_open_for_ever(tmp_path: Path) -> None:
+    """What is mapped takes up space on the disk, whether it has a name or not."""
+    files = OpenRunFiles()
+    paths = [tmp_path / f"{number}.run" for number in range(3)]
+    for path in paths:
+        written(path)
+    files.open(paths[0])
+    files.open(paths[1])
+    paths[0].unlink()
+    files.open(paths[1])
+    files.open(paths[2])
+    assert len(files) == 2
+    assert not _mapped(paths[0])
+    assert _mapped(paths[1])
+
+
+def test_no_descriptor_is_kept_for_an_open_run_file(tmp_path: Path) -> None:
+    files = OpenRunFiles()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for number in range(5):
+        written(tmp_path / f"{number}.run")
+        files.open(tmp_path / f"{number}.run").load(0)
+    assert len(files) == 5
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_the_least_recently_used_file_is_let_go_where_there_are_too_many(tmp_path: Path) -> None:
+    files = OpenRunFiles(open_max=2)
+    first, second, third = (tmp_path / f"{number}.run" for number in range(3))
+    for path in (first, second, third):
+        written(path)
+    kept = files.open(first)
+    files.open(second)
+    files.open(first)
+    files.open(third)
+    assert len(files) == 2
+    assert files.open(first) is kept
+
+
+def _mapped(path: Path) -> bool:
+    return str(path) in Path("/proc/self/maps").read_text()

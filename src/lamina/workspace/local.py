@@ -11,7 +11,6 @@ import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,7 +30,6 @@ from lamina.format.home_names import (
 from lamina.os_errors import typed_errors
 from lamina.state.local import RunFolder
 from lamina.state.run import Run
-from lamina.state.run_file import open_run
 from lamina.wal.core_log import CoreLog
 from lamina.wal.driver_log import drop_driver_segments
 from lamina.wal.dropping import drop_segments
@@ -40,11 +38,12 @@ from lamina.wal.leftovers import drop_leftovers
 from lamina.workspace.base import StagedFiles
 from lamina.workspace.model import Attempt, RunRef, Staged
 from lamina.workspace.notes import LocalNotes
+from lamina.workspace.open_files import OpenRunFiles
 from lamina.workspace.runs import EpochRange, wal_run
 from lamina.workspace.staging import HomeStaged, drop_staged, drop_undecided, stage
 
-OPEN_RUNS_MAX = 64
-"""Run files that a process keeps mapped; one that is deleted takes up space for so long."""
+_OPEN_RUN_FILES = OpenRunFiles()
+"""Of this process: a task knows nothing of the one before it that ran in the same process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ class LocalTaskSpace:
 
     def open_run(self, ref: RunRef) -> Run:
         if ref.offset < 0:
-            return _open_file(Path(ref.path))
+            return _OPEN_RUN_FILES.open(Path(ref.path))
         place = WalRange("", 0, ref.path, ref.offset, ref.size, ref.crc, 0)
         return wal_run(LocalDisk(Path(self.home)), EpochRange(place, ref.last_epoch, 1))
 
@@ -94,18 +93,6 @@ class LocalTaskSpace:
 
     def staged_path(self, name: str) -> str:
         return str(Path(self.home) / name)
-
-
-def _open_file(path: Path) -> Run:
-    """A run file; a process that runs many tasks reads its footer and proves its blocks once."""
-    with typed_errors(path):
-        found = path.stat()
-    return _opened(path, (found.st_ino, found.st_size, found.st_mtime_ns))
-
-
-@lru_cache(maxsize=OPEN_RUNS_MAX)
-def _opened(path: Path, _stamp: tuple[int, int, int]) -> Run:
-    return open_run(path)
 
 
 class LocalWorkspace:
