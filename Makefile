@@ -44,7 +44,7 @@ bench: $(STAMP)
 pictures: $(STAMP)
 	$(BIN)/python docs/pictures/epoch.py
 	$(BIN)/python docs/pictures/ratios.py
-	$(BIN)/python docs/pictures/profile.py
+	$(BIN)/python docs/pictures/milliseconds.py
 
 define VENV_READY
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Lamina needs Python 3.11 or newer: make PYTHON=python3.12 ...")'

@@ -33,7 +33,7 @@ def test_the_pipeline_of_the_readme_passes_check_and_its_commands_exist(tmp_path
         assert CliRunner().invoke(cli, [command, "--help"]).exit_code == 0, command
 
 
-@pytest.mark.parametrize("name", ["epoch", "ratios", "profile"])
+@pytest.mark.parametrize("name", ["epoch", "ratios", "milliseconds"])
 def test_pictures_are_what_their_scripts_draw(name: str) -> None:
     picture = PICTURES / f"{name}.svg"
     before = picture.read_bytes()

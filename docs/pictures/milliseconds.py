@@ -1,4 +1,4 @@
-"""Draws profile.svg from numbers.json, which `make bench` writes: where an epoch's time goes."""
+"""Draws milliseconds.svg from numbers.json, which `make bench` writes: an epoch, part by part."""
 
 from __future__ import annotations
 
@@ -77,4 +77,4 @@ def epoch(numbers: Mapping[str, float], epoch_key: str, words: str, top: int) ->
 
 
 if __name__ == "__main__":
-    main(json.loads((FOLDER / "numbers.json").read_text()), FOLDER / "profile.svg")
+    main(json.loads((FOLDER / "numbers.json").read_text()), FOLDER / "milliseconds.svg")
