@@ -59,6 +59,40 @@ def test_what_would_lose_rows_or_write_elsewhere_is_refused(
     assert f"{pipeline}:{place}" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("json OPTIONS (", "csv OPTIONS (heder 'true', ", "Did you mean 'header'?"),
+        ("json OPTIONS (", "csv OPTIONS (header 'yes', ", "It must be true or false"),
+        ("json OPTIONS (", "csv OPTIONS (maxColumns '1k', ", "It must be a whole number"),
+        ("json OPTIONS (", "csv OPTIONS (quote '<>', ", "It must be one character"),
+        ("json OPTIONS (", "json OPTIONS (header 'true', ", "reader of json files does not know"),
+        ("json OPTIONS (", "json OPTIONS (maxFilesPerTrigger 1, ", "lamina run --max-files"),
+        (
+            "json OPTIONS (path 'in', bad_rows_path 'bad'",
+            "parquet OPTIONS (path 'in', datetimeRebaseMode 'NONE'",
+            "It must be one of EXCEPTION, CORRECTED, LEGACY",
+        ),
+    ],
+)
+def test_an_option_that_spark_would_ignore_or_stumble_over_is_refused_without_spark(
+    old: str, new: str, said: str, *, pipeline: Path
+) -> None:
+    assert old in SQL
+    pipeline.write_text(SQL.replace(old, new, 1))
+    result = lamina("check", pipeline, "--no-spark")
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert f"{pipeline}:1:15" in result.stderr
+
+
+def test_options_of_readers_and_of_hadoop_are_passed_on(pipeline: Path) -> None:
+    more = "HEADER 'True', sep ';', quote '', maxCharsPerColumn '-1', fs.x.token 't', "
+    pipeline.write_text(SQL.replace("json OPTIONS (", f"csv OPTIONS ({more}"))
+    result = lamina("check", pipeline, "--no-spark")
+    assert result.exit_code == 0, result.stderr
+
+
 def test_a_folder_that_is_passed_over_may_lie_in_what_is_read(pipeline: Path) -> None:
     pipeline.write_text(SQL.replace("'bad'", "'in/_bad'"))
     assert lamina("check", pipeline, "--no-spark").exit_code == 0

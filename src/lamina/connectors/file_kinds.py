@@ -14,6 +14,7 @@ from lamina.connectors.kinds import (
     SourceKind,
 )
 from lamina.connectors.options import option_of
+from lamina.connectors.reader_options import check_reader_options
 from lamina.engine.model import SourceRange
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def _kind(name: str, doc: str, *options: DeclaredOption, **refused: str) -> Sour
         open=SparkFiles,
         options=(_PATH, *options),
         refused={**_REFUSED, **refused},
+        check=check_reader_options,
         further=f"Options of Spark's {doc} reader are passed on",
     )
 

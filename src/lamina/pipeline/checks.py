@@ -5,9 +5,7 @@ Nothing is accepted that then silently produces no rows.
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
@@ -21,7 +19,7 @@ from lamina.pipeline.keys import Key, Names, read_keys
 from lamina.pipeline.model import Emit, Pipeline, Sink, Source, Stream
 from lamina.pipeline.nesting import column_behind, column_of, nests, window_time
 from lamina.pipeline.select import Select, read_select
-from lamina.pipeline.tokens import bad_at
+from lamina.pipeline.tokens import bad_at, did_you_mean
 from lamina.pipeline.updates import ADVICE, is_over, kept_columns
 from lamina.pipeline.windows import arguments
 
@@ -138,7 +136,7 @@ class _Checks:
                 sink,
                 f"Put a stream between them that takes all columns of {name}",
             )
-        advice = _did_you_mean(sink.stream, self._pipeline.streams)
+        advice = did_you_mean(sink.stream, self._pipeline.streams)
         raise self._bad(f"there is no stream {sink.stream!r} to write", sink, advice)
 
     def paths(self) -> None:
@@ -164,7 +162,7 @@ class _Checks:
         table = self._shapes[name].select.table
         known = self._inputs.get(table.text.lower())
         if known is None:
-            advice = _did_you_mean(table.text, self._inputs.values())
+            advice = did_you_mean(table.text, self._inputs.values())
             script = self._shapes[name].select.script
             raise script.bad(f"there is no source or stream {table.text!r}", table, advice)
         return known if known in self._pipeline.streams else None
@@ -354,11 +352,3 @@ class _Checks:
 
 def _window_of(shape: Shape) -> Words:
     return next(key for key in shape.keys if key.is_window).words
-
-
-def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    names: Mapping[str, str] = {each.lower(): each for each in known}
-    near: Collection[str] = difflib.get_close_matches(name.lower(), names, n=1)
-    if near:
-        return f"Did you mean {names[next(iter(near))]!r}?"
-    return f"There are {', '.join(names.values())}" if names else "There is none"

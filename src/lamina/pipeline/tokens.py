@@ -6,6 +6,7 @@ text that sqlglot reads in another way than Spark does is refused or read as Spa
 
 from __future__ import annotations
 
+import difflib
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -110,6 +111,15 @@ def bad_at(message: str, file: str, place: Place, advice: str = "") -> BadPipeli
     """An error with its place, if it has one."""
     where = file if place == NOWHERE else f"{file}:{place.line}:{place.column}"
     return BadPipeline(message, where=where, advice=advice)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Advice for a name that is not known: the nearest one that is, or all of them."""
+    names = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name.lower(), names, n=1)
+    if near:
+        return f"Did you mean {names[near[0]]!r}?"
+    return f"There are {', '.join(names.values())}" if names else "There is none"
 
 
 def read_script(text: str, file: str, origin: Place = START) -> Script:

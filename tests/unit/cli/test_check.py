@@ -9,7 +9,7 @@ import pytest
 from tests.support.command_line import answer, lamina, tree
 
 SQL = """CREATE SOURCE trades (symbol STRING, price DECIMAL(12,2), volume BIGINT, ts TIMESTAMP)
-  USING json OPTIONS (path 'data', secret '${TOKEN}') WATERMARK ts DELAY OF INTERVAL 5 SECONDS;
+  USING json OPTIONS (path 'data', locale '${TOKEN}') WATERMARK ts DELAY OF INTERVAL 5 SECONDS;
 CREATE STREAM large AS SELECT * FROM trades WHERE volume > 100;
 CREATE STREAM vwap AS
   SELECT symbol, TUMBLE(ts, INTERVAL 1 MINUTE) AS minute, sum(price * volume) AS turnover
@@ -52,7 +52,7 @@ def test_the_text_says_the_same_and_no_secret(pipeline: Path) -> None:
     result = lamina("check", pipeline, "--no-spark")
     assert result.exit_code == 0
     for text in (
-        "source trades: json (path 'data', secret '${TOKEN}')",
+        "source trades: json (path 'data', locale '${TOKEN}')",
         "  note       its path is not there yet",
         "stream large: stateless, reads trades",
         "  keys       none: one group",

@@ -11,7 +11,7 @@ from lamina.cli.support.screen import Screen, json_option, waiting
 from lamina.cli.support.shapes import Shape
 from lamina.front.check import add_types, read_plan
 
-NOT_CHECKED = "only Spark can tell:    types, functions, options of sources, columns of state"
+NOT_CHECKED = "only Spark can tell:    types, functions, columns of state"
 
 
 @click.command("check")
@@ -54,7 +54,7 @@ def _lines(plan: Shape) -> Iterator[str]:
     yield f"mode:                   {plan['mode']}"
     yield f"lost with the process:  {plan['lost']['process']}"
     yield f"lost with the machine:  {plan['lost']['machine']}"
-    yield "checked:                syntax, names, paths, options of sinks"
+    yield "checked:                syntax, names, paths, options"
 
 
 def _types(plan: Shape) -> Iterator[str]:
