@@ -15,9 +15,19 @@ from lamina.format.log import Committed
 from lamina.format.names import CheckpointPaths
 from lamina.format.pipeline_record import Owner
 from lamina.protocol.sinks import SinkPosition
-from lamina.recovery import Recovered, RecoveredState, RecoveryConfig, RecoveryManager
+from lamina.recovery import (
+    Proof,
+    Recovered,
+    RecoveredState,
+    RecoveryConfig,
+    RecoveryManager,
+    Scan,
+    rehearse,
+)
+from lamina.recovery.rehearsal import look
 from lamina.store import MemoryStore, Store
 from lamina.testing import ManualClock
+from lamina.wal.home import read_home
 from lamina.wal.standalone import LogSet
 from tests.unit.checkpoints import manifest_of
 from tests.unit.wal_logs import apply, batch_of, driver_commit, offsets
@@ -74,6 +84,19 @@ class Pipeline:
             config=config or RecoveryConfig(partitions=self.cores),
             clock=ManualClock(self.processes),
         )
+
+    def look(self) -> Scan:
+        """What a dry run sees."""
+        return look(read_home(self.disk), self.checkpointer(), self.sinks)
+
+    def preview(
+        self, *, until_epoch: int | None = None, entries_max: int | None = None
+    ) -> RecoveredState:
+        """What a start would restore, without one."""
+        proof = Proof(
+            scratch=self.root / "scratch", until_epoch=until_epoch, entries_max=entries_max
+        )
+        return rehearse(read_home(self.disk), self.checkpointer(), proof=proof).state
 
     def start(self, config: RecoveryConfig | None = None) -> RecoveredState:
         """A process: recover, then be ready for epochs."""

@@ -59,9 +59,9 @@ def corrupt(path: Path, offset: int) -> None:
 
 
 def test_a3_offsets_never_move_without_the_changes_they_cover(line: Pipeline) -> None:
-    found = line.manager().preview()
+    found = line.preview()
     assert (recovered_state(found), found.source_offsets) == (line.state, offsets(source=300))
-    half = line.manager().preview(until_epoch=2)
+    half = line.preview(until_epoch=2)
     assert recovered_state(half) == {b"a": b"2", b"b": b"1"}
     assert half.source_offsets == offsets(source=200)
 
@@ -97,7 +97,7 @@ def test_a7_a_limit_never_cuts_inside_an_epoch_and_is_reported(tmp_path: Path) -
     line.start()
     line.epoch(1, {b"a": b"1", b"b": b"1", b"c": b"1"})
     line.stop()
-    found = line.manager().preview(entries_max=2)
+    found = line.preview(entries_max=2)
     assert (recovered_state(found), found.report.complete) == ({}, False)
 
 

@@ -23,9 +23,10 @@ from lamina.errors import (
 )
 from lamina.format.commit import CheckpointRecord, CommitRecord, Point
 from lamina.format.manifest import CheckpointManifest
-from lamina.recovery import Recovered, RecoveryConfig, RecoveryManager
+from lamina.recovery import Recovered, RecoveryConfig, RecoveryManager, rehearse
+from lamina.recovery.rehearsal import plan_start
 from lamina.store import MemoryStore, open_store
-from lamina.wal import drop_driver_segments, drop_segments
+from lamina.wal import drop_driver_segments, drop_segments, read_home
 from lamina.wal.standalone import LogSet
 from tests.unit.checkpoints import cid, snapshot_of
 from tests.unit.recoveries import MemorySink, Pipeline, recovered_state
@@ -217,14 +218,14 @@ def test_a_preview_stops_at_whole_epochs_and_says_so(line: Pipeline) -> None:
         line.epoch(epoch, {b"a%d" % epoch: b"v", b"b%d" % epoch: b"v"})
     line.stop()
     for entries, epochs in ((0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (5, 2), (6, 3), (100, 3)):
-        found = line.manager().preview(entries_max=entries)
+        found = line.preview(entries_max=entries)
         assert (found.epoch, found.report.entries_replayed) == (epochs, 2 * epochs)
         assert found.report.complete == (epochs == 3)
         assert found.report.head_epoch == 3
         assert found.watermark == (epochs * 100 or None)
         assert len(recovered_state(found)) == 2 * epochs
     for until in (1, 2, 3, 9):
-        assert line.manager().preview(until_epoch=until).epoch == min(until, 3)
+        assert line.preview(until_epoch=until).epoch == min(until, 3)
 
 
 def test_a_preview_below_the_checkpoint_is_refused_not_exceeded(line: Pipeline) -> None:
@@ -234,7 +235,7 @@ def test_a_preview_below_the_checkpoint_is_refused_not_exceeded(line: Pipeline) 
     line.checkpoint()
     line.stop()
     with pytest.raises(Refused, match="epoch 5"):
-        line.manager().preview(until_epoch=3)
+        line.preview(until_epoch=3)
 
 
 def test_a_preview_is_what_a_run_restores(line: Pipeline) -> None:
@@ -244,7 +245,7 @@ def test_a_preview_is_what_a_run_restores(line: Pipeline) -> None:
     line.epoch(2, {b"a": None})
     line.stop()
     before = everything_below(Path(line.disk.root)), snapshot_of(line.store)
-    seen = line.manager().preview()
+    seen = line.preview()
     assert (everything_below(Path(line.disk.root)), snapshot_of(line.store)) == before
     assert recovered_state(seen) == line.state
     found = line.start()
@@ -265,29 +266,28 @@ def test_a_plan_changes_nothing_on_disk_in_the_store_or_at_a_sink(tmp_path: Path
     line.epoch(2, {b"a": b"2"})
     line.stop()
     before = everything_below(Path(line.disk.root)), snapshot_of(line.store), replace(sink)
-    manager = line.manager()
-    plan = manager.plan()
-    assert manager.plan(manager.scan()) == plan
+    made = plan_start(line.look())
+    assert plan_start(line.look()) == made
     assert (everything_below(Path(line.disk.root)), snapshot_of(line.store)) == before[:2]
     assert sink == before[2]
-    assert plan.checkpoint is not None
-    assert ([c.epoch for c in plan.replay], plan.next_epoch) == ([2], 3)
-    assert [c.epoch for c in plan.publish["out"]] == [2]
+    assert made.checkpoint is not None
+    assert ([c.epoch for c in made.replay], made.next_epoch) == ([2], 3)
+    assert [c.epoch for c in made.publish["out"]] == [2]
     found = line.start()
-    assert found.plan.replay == plan.replay
+    assert found.plan.replay == made.replay
 
 
 def test_a_plan_needs_no_lock_and_sees_a_running_pipeline(line: Pipeline) -> None:
     line.start()
     line.epoch(1, START)
-    plan = Pipeline.manager(line).plan()
+    plan = plan_start(line.look())
     assert plan.head is not None
     assert plan.head.epoch == 1
 
 
 def test_a_folder_that_is_no_home_is_not_planned_for(line: Pipeline) -> None:
     with pytest.raises(NotFound):
-        line.manager().plan()
+        plan_start(line.look())
     assert everything_below(line.root) == {}
 
 
@@ -426,6 +426,26 @@ def test_another_home_is_refused_and_takes_over_only_by_a_flag(line: Pipeline) -
         line.start()
 
 
+def test_a_dry_run_of_the_way_back_to_an_old_home_numbers_epochs_as_the_start_does(
+    line: Pipeline,
+) -> None:
+    take_over = RecoveryConfig(partitions=2, take_over_home=True)
+    line.start()
+    line.epoch(1, START)
+    line.checkpoint()
+    for epoch in (2, 3, 4):
+        line.epoch(epoch, {b"a": b"2"})
+    line.stop()
+    line.home = "other"
+    line.start(take_over)
+    line.stop()
+    line.home = "home"
+    seen = rehearse(read_home(line.disk), line.checkpointer(), take_over)
+    found = line.start(take_over)
+    assert seen.state.plan.next_epoch == found.next_epoch == 5, "2 to 4 are in the log, given up"
+    assert seen.takes_over_from == found.report.given_up_home
+
+
 def test_a_plan_for_another_home_is_refused_as_its_run_would_be(line: Pipeline) -> None:
     line.start()
     line.epoch(1, START)
@@ -435,7 +455,7 @@ def test_a_plan_for_another_home_is_refused_as_its_run_would_be(line: Pipeline) 
     other.stop()
     other.store = line.store
     with pytest.raises(Refused, match="is in the home"):
-        other.manager().plan()
+        plan_start(other.look())
 
 
 def test_a_store_of_another_pipeline_is_noticed_by_the_marker(line: Pipeline) -> None:
@@ -481,7 +501,7 @@ def test_a_sink_that_is_behind_gets_what_it_misses_in_order(tmp_path: Path) -> N
     line.stop()
     for published in (None, *points):
         sink.at = published
-        plan = line.manager().plan()
+        plan = plan_start(line.look())
         left = [c.point for c in plan.publish["out"]]
         assert left == [p for p in points if published is None or p.epoch > published.epoch]
 

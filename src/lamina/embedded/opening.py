@@ -14,7 +14,8 @@ from lamina.errors import UsageError
 from lamina.format.home_names import STATE
 from lamina.os_errors import typed_errors
 from lamina.protocol.retention import check_retain
-from lamina.recovery.manager import Recovered, RecoveryConfig, RecoveryManager
+from lamina.recovery.config import RecoveryConfig
+from lamina.recovery.manager import Recovered, RecoveryManager
 from lamina.state.local import RunFolder
 from lamina.state.vnodes import check_partitions
 from lamina.store import Store

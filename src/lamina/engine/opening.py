@@ -20,7 +20,8 @@ from lamina.ids import fold
 from lamina.os_errors import typed_errors
 from lamina.pipeline.model import memory_name
 from lamina.protocol.retention import check_retain
-from lamina.recovery.manager import Recovered, RecoveryConfig, RecoveryManager
+from lamina.recovery.config import RecoveryConfig
+from lamina.recovery.manager import Recovered, RecoveryManager
 from lamina.recovery.operators import FoundState, found_states
 from lamina.state.layers import PlacedRun
 from lamina.state.local import RunFolder

@@ -22,8 +22,9 @@ from lamina.ids import CheckpointId
 from lamina.protocol.driver import Commit, by_digest, line, publish_line
 from lamina.protocol.history import History
 from lamina.protocol.recovery import point_of
-from lamina.recovery.manager import RecoveryManager
+from lamina.recovery.rehearsal import look, plan_start
 from lamina.recovery.scan import Scan
+from lamina.wal.home import read_home
 
 HEAD = "head"
 At = CheckpointId | str | int | None
@@ -87,9 +88,8 @@ def _needed(home: Path | None, what: str) -> Path:
 
 def _reach_epoch(checkpointer: Checkpointer, epoch: int | None, home: Path) -> Reached:
     disk = LocalDisk(home)
-    manager = RecoveryManager(disk, checkpointer, scratch=home)  # looks only: restores nothing
-    scan = manager.scan()
-    head = manager.plan(scan).head
+    scan = look(read_home(disk), checkpointer)
+    head = plan_start(scan).head
     if head is None:
         raise NotFound("nothing is committed yet", where=disk.root)
     if epoch is None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.progress import Progress, Report, silent
@@ -40,7 +39,7 @@ from lamina.format.home_names import DRIVER, IDENTITY
 from lamina.ids import CheckpointId
 from lamina.inspect.home_files import check_run_file, check_staged, run_files
 from lamina.protocol.recovery import Plan
-from lamina.recovery.manager import RecoveryManager
+from lamina.recovery.rehearsal import look, plan_start
 from lamina.recovery.scan import RecoverableSink, Scan
 from lamina.wal.examination import Examined, Trouble, examine, missing_ranges, place_of
 from lamina.wal.home import read_home
@@ -107,12 +106,12 @@ def verify_home(
     report: Report = silent,
 ) -> HomeReport:
     """Look until nothing is wrong, or until two looks in a row say the same."""
-    look = _Look(disk, checkpointer, sinks, report)
-    last = look.at_home(store)
+    looks = _Look(disk, checkpointer, sinks, report)
+    last = looks.at_home(store)
     for _ in range(LOOKS_MAX):
         if not _doubted(last):
             return last
-        before, last = last, look.at_home(store)
+        before, last = last, looks.at_home(store)
         both = tuple(t for t in last.troubles if t in before.troubles or t not in _doubted(last))
         agreed, last = set(_doubted(before)) == set(_doubted(last)), replace(last, troubles=both)
         if agreed:
@@ -214,13 +213,11 @@ class _Look:
         if self._checkpointer is None:
             return _Plans()
         sinks = list(self._answering(troubles))
-        unused = Path(self._disk.root)  # where a start would restore to; a plan restores nothing
-        manager = RecoveryManager(self._disk, self._checkpointer, scratch=unused, sinks=sinks)
         try:
-            scan = manager.scan()
+            scan = look(read_home(self._disk), self._checkpointer, sinks)
             scan = replace(scan, found=replace(scan.found, damaged=damaged))
             troubles += _unknown_owner(scan)
-            return _Plans(manager.plan(scan), scan)
+            return _Plans(plan_start(scan), scan)
         except JUDGED as error:
             troubles.append(_trouble(error, self._relative(error)))
             return _Plans()

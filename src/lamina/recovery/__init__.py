@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING
 from lamina.lazy import exports
 
 if TYPE_CHECKING:
-    from lamina.recovery.manager import Recovered, RecoveryConfig, RecoveryManager
+    from lamina.recovery.config import RecoveryConfig
+    from lamina.recovery.manager import Recovered, RecoveryManager
+    from lamina.recovery.rehearsal import Proof, Rehearsal, rehearse
     from lamina.recovery.scan import RecoverableSink, Scan
     from lamina.recovery.state import LeftAside, RecoveredState, RecoveryReport
 else:
     __getattr__ = exports(
         __name__,
         {
-            "lamina.recovery.manager": "Recovered RecoveryConfig RecoveryManager",
+            "lamina.recovery.config": "RecoveryConfig",
+            "lamina.recovery.manager": "Recovered RecoveryManager",
+            "lamina.recovery.rehearsal": "Proof Rehearsal rehearse",
             "lamina.recovery.scan": "RecoverableSink Scan",
             "lamina.recovery.state": "LeftAside RecoveredState RecoveryReport",
         },
@@ -27,11 +31,14 @@ else:
 
 __all__ = [
     "LeftAside",
+    "Proof",
     "RecoverableSink",
     "Recovered",
     "RecoveredState",
     "RecoveryConfig",
     "RecoveryManager",
     "RecoveryReport",
+    "Rehearsal",
     "Scan",
+    "rehearse",
 ]

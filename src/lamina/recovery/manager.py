@@ -2,8 +2,8 @@
 
     Checkpoint(epoch) + WAL.replay(epoch..now) = the exact acknowledged state
 
-`plan` is for people: it claims nothing and changes nothing. `run` claims the home and fences every
-older process first, so that what it then sees cannot change any more.
+`run` claims the home and fences every older process first, so that what it then sees cannot change
+any more. A dry run, which claims nothing, is lamina.recovery.rehearsal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lamina.checkpoint.fetching import fetch
 from lamina.checkpoint.progress import Report, silent
 from lamina.clock import Clock, SystemClock, new_writer_id
 from lamina.disk.base import Disk, Lock
-from lamina.errors import AlreadyExists, Corrupt, Fenced, NotFound, Refused
+from lamina.errors import AlreadyExists, Fenced
 from lamina.format.commit import AdoptRecord, CommitRecord
 from lamina.format.manifest_model import CheckpointManifest
 from lamina.format.pipeline_record import NOBODY, PipelineRecord
@@ -33,28 +33,16 @@ from lamina.protocol.identity import (
     check_still_ours,
     identify,
 )
-from lamina.protocol.recovery import Found, Plan, plan_fresh, plan_recovery
+from lamina.protocol.recovery import Plan
 from lamina.protocol.sinks import SinkPosition
+from lamina.recovery.config import RecoveryConfig, plan_and_take
 from lamina.recovery.identity import find_owners, record_of
 from lamina.recovery.ranges import in_file_order, read_ranges
 from lamina.recovery.report import report_of
 from lamina.recovery.scan import RecoverableSink, Scan, scan_home
 from lamina.recovery.state import RecoveredState
 from lamina.wal.driver_log import DriverLog, driver_generations
-from lamina.wal.home import Home, claim_home, give_home, is_home, read_home
-
-
-@dataclass(frozen=True, slots=True)
-class RecoveryConfig:
-    """What only a person may decide, and how much to do at once."""
-
-    lose_after: int | None = None  # give up every epoch after this one
-    take_over_home: bool = False  # the home that owns the pipeline is lost for ever
-    start_fresh: bool = False  # give up everything
-    sinks_from_now: frozenset[str] = frozenset()  # they need not get the epochs that they lack
-    same_pipeline: bool = False  # it is the one that home, store and sinks belong to
-    partitions: int = 1
-    max_concurrent: int = 8
+from lamina.wal.home import Home, claim_home, give_home, is_home
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,40 +87,6 @@ class RecoveryManager:
         self._pipeline = pipeline
         self._config = config or RecoveryConfig()
         self._clock = clock or SystemClock()
-
-    def scan(self) -> Scan:
-        """Look, without claiming: what is seen may change at once."""
-        positions = {sink.name: sink.position() for sink in self._sinks}
-        home = read_home(self._disk)
-        return scan_home(home, self._checkpointer.history, positions, own_generation=-1)
-
-    def plan(self, scan: Scan | None = None) -> Plan:
-        """What `run` would do now: for printing. Pure, given a scan."""
-        scan = scan or self.scan()
-        check_claim(scan.found.history, scan.home, other_home=self._config.take_over_home)
-        return self._decide(scan.found)
-
-    def preview(
-        self, *, until_epoch: int | None = None, entries_max: int | None = None
-    ) -> RecoveredState:
-        """The state as `run` would restore it, without claiming; to look, or to stop earlier.
-
-        Limits act on epoch boundaries, and the report says if it stopped before the head.
-        """
-        started = self._clock.monotonic()
-        scan = self.scan()
-        check_claim(scan.found.history, scan.home, other_home=self._config.take_over_home)
-        plan, manifest, files = self._restore(scan, silent)
-        if until_epoch is not None and manifest is not None and manifest.epoch > until_epoch:
-            raise Refused(
-                f"the checkpoint that recovery starts from is already at epoch {manifest.epoch}",
-                advice="Look at an older checkpoint: `lamina list` shows them",
-            )
-        replayed = self._prove(scan, plan)
-        kept = _limited(replayed, until_epoch, entries_max)
-        seconds = self._clock.monotonic() - started
-        summary = report_of(scan, plan, manifest, kept, seconds=seconds)
-        return RecoveredState(self._disk, plan, manifest, kept, files, summary)
 
     def run(self, report: Report = silent) -> Recovered:
         """Claim, look, plan, restore and adopt; after it the pipeline may go on."""
@@ -255,28 +209,17 @@ class RecoveryManager:
     def _restore(
         self, scan: Scan, report: Report
     ) -> tuple[Plan, CheckpointManifest | None, Mapping[str, Path]]:
-        """Plan; fetch and prove what the plan needs; a damaged checkpoint means another plan."""
-        found = scan.found
-        while True:
-            plan = self._decide(found)
-            if plan.checkpoint is None:
-                return plan, None, {}
-            id = plan.checkpoint.id
+        """Plan; fetch and prove what the plan needs."""
+        if scan.found.history.checkpoints:
             with typed_errors(self._scratch):  # not below: a checkpoint is not damaged by it
                 self._scratch.mkdir(parents=True, exist_ok=True)
-            try:
-                manifest = self._checkpointer.load_manifest(id)
-                return plan, manifest, self._fetch(manifest, report)
-            except (Corrupt, NotFound) as error:
-                found = replace(found, damaged={**found.damaged, id: _why(error, id)})
 
-    def _decide(self, found: Found) -> Plan:
-        if self._config.start_fresh:
-            return plan_fresh(found)
-        config = self._config
-        return plan_recovery(
-            found, lose_after=config.lose_after, sinks_from_now=config.sinks_from_now
-        )
+        def take(id: CheckpointId) -> tuple[CheckpointManifest, Mapping[str, Path]]:
+            manifest = self._checkpointer.load_manifest(id)
+            return manifest, self._fetch(manifest, report)
+
+        plan, taken = plan_and_take(scan.found, self._config, take)
+        return plan, *(taken or (None, {}))
 
     def _prove(self, scan: Scan, plan: Plan) -> tuple[CommitRecord, ...]:
         """Every range that will be replayed reads back with its checksum, before any effect."""
@@ -305,22 +248,3 @@ def _new_tip(history: History, plan: Plan) -> str | None:
     if (newest and newest.id) == (tip and tip.id):
         return None
     return str(tip.id) if tip else ""
-
-
-def _limited(
-    replayed: tuple[CommitRecord, ...], until_epoch: int | None, entries_max: int | None
-) -> tuple[CommitRecord, ...]:
-    """The longest prefix of whole epochs within the limits."""
-    kept: list[CommitRecord] = []
-    entries = 0
-    for commit in replayed:
-        entries += sum(place.entries for place in commit.ranges)
-        beyond = until_epoch is not None and commit.epoch > until_epoch
-        if beyond or (entries_max is not None and entries > entries_max):
-            break
-        kept.append(commit)
-    return tuple(kept)
-
-
-def _why(error: Corrupt | NotFound, id: CheckpointId) -> str:
-    return f"{error.message} (at {error.where})" if error.where else f"{error.message} ({id})"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TextIO
 
 from lamina.engine.plans import EngineSettings
-from lamina.recovery.manager import RecoveryConfig
+from lamina.recovery.config import RecoveryConfig
 from lamina.running.loop import Until
 
 

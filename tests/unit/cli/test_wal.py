@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import shutil
@@ -15,14 +14,12 @@ import pytest
 
 from lamina.checkpoint import Checkpointer
 from lamina.cli.support.rows import row_shapes, row_texts
-from lamina.cli.support.screen import Screen
-from lamina.cli.wal.rehearsal import Stage, rehearse
 from lamina.disk import LocalDisk
 from lamina.errors import LaminaError, LogDamaged
 from lamina.format.commit import CheckpointRecord
 from lamina.format.wal import Kind
 from lamina.protocol.history import History
-from lamina.recovery import Recovered, RecoveryConfig, RecoveryManager
+from lamina.recovery import Recovered, RecoveryConfig, RecoveryManager, rehearse
 from lamina.store import LocalStore
 from lamina.testing import ManualClock
 from lamina.wal import DriverLog, SegmentReader, claim_home, read_home
@@ -556,11 +553,10 @@ def test_a_checkpoint_that_is_made_meanwhile_is_no_damage(
     late = Late(LocalStore(made.store))
     late.first = Checkpointer(LocalStore(old)).history()
     home = read_home(LocalDisk(made.home))
-    stage = Stage(home, late, RecoveryConfig(), verify=True, screen=Screen(as_json=True))
-    assert rehearse(stage).state.epoch == 6
+    assert rehearse(home, late).state.epoch == 6
     always = Checkpointer(LocalStore(old))
     with pytest.raises(LogDamaged):
-        rehearse(dataclasses.replace(stage, checkpointer=always))
+        rehearse(home, always)
 
 
 FLAGS: dict[str, RecoveryConfig] = {

@@ -22,11 +22,10 @@ from lamina.cli.support.screen import Screen, json_option
 from lamina.cli.support.shapes import Shape
 from lamina.cli.support.target import open_at, require_log
 from lamina.cli.support.words import counted, size, utc
-from lamina.cli.wal.rehearsal import Rehearsal, Stage, rehearse
 from lamina.disk.base import Disk
 from lamina.errors import NotFound
 from lamina.format.manifest import ConnectorCheckpoint
-from lamina.recovery import RecoveredState, RecoveryConfig
+from lamina.recovery import Proof, RecoveredState, Rehearsal, rehearse
 from lamina.running.control import Process, Status, read_status
 from lamina.running.holder import find_holder, is_own_status
 from lamina.wal.home import Home
@@ -88,14 +87,14 @@ def status_command(
         raise click.UsageError("Name the pipeline file, or give --home and --store.")
     place = place_of(pipeline or "pipeline", home, store)
     sinks = None if pipeline is None else _positions(place)
-    found = look(place.home, place.store, sinks, screen)
+    found = look(place.home, place.store, sinks)
     if screen.as_json:
         screen.json(shape(found))
     else:
         _print(screen, found)
 
 
-def look(home: Path, store: str, sinks: dict[str, int] | None, screen: Screen) -> Found:
+def look(home: Path, store: str, sinks: dict[str, int] | None) -> Found:
     """Read the logs as a start would, and who is there now."""
     said = read_status(home)
     holder = find_holder(home, said)
@@ -108,7 +107,7 @@ def look(home: Path, store: str, sinks: dict[str, int] | None, screen: Screen) -
         if holder is None:
             raise
         return Found(str(home.absolute()), store, None, holder, said, 0, 0, known)
-    rehearsal = rehearse(Stage(target, checkpointer, RecoveryConfig(), False, screen))
+    rehearsal = rehearse(target, checkpointer, proof=Proof(verify=False))
     sizes = list(_sizes(target.disk))
     return Found(
         home=target.disk.root,

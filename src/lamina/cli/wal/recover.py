@@ -14,11 +14,10 @@ from lamina.cli.support.shapes import Shape
 from lamina.cli.support.target import Target, require_log, store_options
 from lamina.cli.support.words import counted, size
 from lamina.cli.wal.list import epochs_text
-from lamina.cli.wal.rehearsal import Rehearsal, Stage, rehearse
 from lamina.errors import NotFound
 from lamina.format.commit import CommitRecord, Point
 from lamina.format.manifest import ConnectorCheckpoint
-from lamina.recovery import RecoveryConfig
+from lamina.recovery import Proof, RecoveryConfig, Rehearsal, rehearse
 from lamina.wal.home import Home
 
 ONLY_DRY = (
@@ -74,7 +73,8 @@ def recover_command(
     config = RecoveryConfig(
         lose_after=lose_after, take_over_home=take_over_home, start_fresh=start_fresh
     )
-    found = rehearse(Stage(home, checkpointer, config, verify, screen))
+    with screen.progress("verifying") as report:
+        found = rehearse(home, checkpointer, config, proof=Proof(verify=verify), report=report)
     if screen.as_json:
         where = _place(home) | shapes.place(checkpointer)
         screen.json(where | {"dry_run": True, "verified": verify} | _shape(found))
