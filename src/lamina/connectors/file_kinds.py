@@ -76,7 +76,7 @@ class SparkFiles(FilesSource):
 def _kind(name: str, doc: str, *options: DeclaredOption, **refused: str) -> SourceKind:
     return SourceKind(
         name,
-        f"{doc} files of a folder, each once and whole, oldest first",
+        f"{doc} files in a folder; each file is read once, oldest first",
         open=SparkFiles,
         options=(_PATH, *options),
         refused={**_REFUSED, **refused},

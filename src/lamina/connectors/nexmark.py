@@ -1,4 +1,4 @@
-"""Nexmark: people, auctions and bids of an online auction, made up, the same for the same seed.
+"""Nexmark: people, auctions and bids of an online auction, generated: the same for the same seed.
 
 Event n of every 50: the first is a person, three are auctions, 46 are bids. Numbers, proportions
 and hot keys are those of the Nexmark generators of Beam and Flink, with two differences: chance is
@@ -227,7 +227,7 @@ def _url() -> str:
 
 NEXMARK = SourceKind(
     "nexmark",
-    "Made-up events of the Nexmark benchmark, see below",
+    "Generated events of the Nexmark benchmark, see below",
     open=Nexmark,
     check=Nexmark,
     options=(

@@ -1,4 +1,4 @@
-"""Market trades that are made up, the same every time."""
+"""Market trades, generated: the same every time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def trades(symbols: int, every_us: int) -> dict[str, Made]:
 
 TRADES = SourceKind(
     "trades",
-    "Made-up trades, the same every time: `symbol`, `price`, `volume`, `ts`",
+    "Generated trades, the same every time: `symbol`, `price`, `volume`, `ts`",
     open=Trades,
     check=Trades,
     options=(
