@@ -16,7 +16,7 @@ from lamina.checkpoint import Checkpointer
 from lamina.format import manifest as manifests
 from lamina.format.canonical import sha256_hex
 from lamina.format.log import Begin
-from lamina.format.manifest import PlacedRun, Run
+from lamina.format.manifest import PlacedEntry, RunEntry
 from lamina.format.names import RunName, relative
 from lamina.store import MemoryStore
 from lamina.testing import FaultyStore
@@ -107,7 +107,7 @@ def _commit(checkpointer: Checkpointer, epoch: int, artifacts: int) -> None:
     )
 
 
-def _run(begin: Begin, partition: int, epoch: int) -> PlacedRun:
+def _run(begin: Begin, partition: int, epoch: int) -> PlacedEntry:
     path = relative(RunName(begin.id, "operator", partition, 1, epoch, "snap"))
-    run = Run("snap", 1, epoch, len(DATA), rows=1, sha256=DIGEST, path=path)
-    return PlacedRun("operator", partition, run)
+    run = RunEntry("snap", 1, epoch, len(DATA), rows=1, sha256=DIGEST, path=path)
+    return PlacedEntry("operator", partition, run)

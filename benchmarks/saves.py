@@ -24,7 +24,7 @@ from timing import Comparison, Work, compare
 
 from lamina.checkpoint import Checkpointer, PartitionData, verify
 from lamina.format.log import Begin
-from lamina.format.manifest import CheckpointManifest, PlacedRun, with_runs
+from lamina.format.manifest import CheckpointManifest, PlacedEntry, with_runs
 from lamina.store import LocalStore, MemoryStore, Store
 
 T = TypeVar("T")
@@ -96,7 +96,7 @@ def committed(store: Store, parts: Sequence[bytes]) -> Checkpointer:
     return checkpointer
 
 
-def manifest_of(begin: Begin, runs: Sequence[PlacedRun], epoch: int = 1) -> CheckpointManifest:
+def manifest_of(begin: Begin, runs: Sequence[PlacedEntry], epoch: int = 1) -> CheckpointManifest:
     head = CheckpointManifest(
         checkpoint_id=begin.id, epoch=epoch, timestamp_ms=1, generation=begin.generation
     )

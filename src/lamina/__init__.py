@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lamina.format.manifest import (
         CheckpointManifest,
         ConnectorCheckpoint,
-        PlacedRun,
+        PlacedEntry,
         with_runs,
     )
     from lamina.format.names import CheckpointPaths
@@ -63,7 +63,9 @@ else:
             "lamina.embedded.table": "Table",
             "lamina.errors": "LaminaError",
             "lamina.format.commit": "CommitRecord",
-            "lamina.format.manifest": "CheckpointManifest ConnectorCheckpoint PlacedRun with_runs",
+            "lamina.format.manifest": (
+                "CheckpointManifest ConnectorCheckpoint PlacedEntry with_runs"
+            ),
             "lamina.format.names": "CheckpointPaths",
             "lamina.front.check": "check",
             "lamina.front.run": "run",
@@ -97,7 +99,7 @@ __all__ = [
     "Merge",
     "PartitionData",
     "Pipeline",
-    "PlacedRun",
+    "PlacedEntry",
     "RecoveryManager",
     "Snapshot",
     "Status",

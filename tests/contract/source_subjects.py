@@ -15,7 +15,7 @@ from lamina.connectors.opening import open_source
 from lamina.connectors.spark_source import SparkSource
 from lamina.engine.model import Offset, SourceRange
 from lamina.engine.ports import Limits
-from lamina.pipeline.model import Column, Option, Source
+from lamina.pipeline.model import Column, DeclaredSource, Option
 from lamina.state.partition import Looked
 from lamina.state.schema import StateSchema
 
@@ -56,7 +56,7 @@ class Remembered:
 class Subject:
     """A source that has something to read: opened as often as wanted, and committed."""
 
-    definition: Source
+    definition: DeclaredSource
     folder: Path
     grow: Callable[[Subject], None]  # there is more to read
     spoil: Callable[[Subject, SourceRange], None] | None = None  # None: nothing can change
@@ -97,9 +97,9 @@ def subject(kind: str, folder: Path) -> Subject:
     return replace(made, definition=replace(made.definition, format=kind))
 
 
-def _source(columns: Mapping[str, str], **options: object) -> Source:
+def _source(columns: Mapping[str, str], **options: object) -> DeclaredSource:
     listed = tuple(Column(name, type_) for name, type_ in columns.items())
-    return Source("s", listed, "", {n: Option.plain(str(v)) for n, v in options.items()})
+    return DeclaredSource("s", listed, "", {n: Option.plain(str(v)) for n, v in options.items()})
 
 
 def _files(folder: Path, write: Callable[[Path, int], None]) -> Subject:

@@ -14,7 +14,7 @@ from lamina.engine.model import SourceRange
 from lamina.engine.ports import Source
 from lamina.errors import UsageError
 from lamina.pipeline.model import Column, Option
-from lamina.pipeline.model import Source as Definition
+from lamina.pipeline.model import DeclaredSource as Definition
 from tests.contract.toy_source import TOY, ToySource, install
 from tests.engine.pipelines import ORDERS, TRADES, Row, World, kill, run_out, table_of
 from tests.support.command_line import answer, lamina

@@ -6,14 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.inline import patch_inline
-
 MEMORY = Path("/dev/shm")
-
-
-@pytest.fixture(autouse=True)
-def _inline(monkeypatch: pytest.MonkeyPatch) -> None:
-    patch_inline(monkeypatch)
 
 
 @pytest.fixture

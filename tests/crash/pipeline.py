@@ -26,8 +26,8 @@ from lamina.format.commit import (
 from lamina.format.manifest import (
     CheckpointManifest,
     ConnectorCheckpoint,
-    PlacedRun,
-    Run,
+    PlacedEntry,
+    RunEntry,
     with_runs,
 )
 from lamina.format.names import CheckpointPaths
@@ -289,7 +289,7 @@ class Process:
         self.driver.note_checkpoint(CheckpointRecord(begin.id, commit.epoch, sha256))
         return begin.id
 
-    def _save(self, id: CheckpointId, below: Iterable[PlacedRun]) -> list[PlacedRun]:
+    def _save(self, id: CheckpointId, below: Iterable[PlacedEntry]) -> list[PlacedEntry]:
         """The runs of one operator as objects, those of the other in the manifest."""
         assert self.head is not None
         last = self.head.epoch
@@ -305,8 +305,10 @@ class Process:
             if place[0] == OPERATOR:
                 files.append(PartitionData(*place, kind, first, last, len(entries), data))
             else:
-                run = Run.inline(kind, data, first_epoch=first, last_epoch=last, rows=len(entries))
-                runs.append(PlacedRun(*place, run))
+                run = RunEntry.inline(
+                    kind, data, first_epoch=first, last_epoch=last, rows=len(entries)
+                )
+                runs.append(PlacedEntry(*place, run))
         return [*runs, *self.checkpointer.save_partitions(id, files)]
 
     def rotate(self) -> None:
@@ -400,11 +402,11 @@ def state_of(found: RecoveredState) -> dict[Place, dict[bytes, bytes]]:
 
 def _base(
     manifest: CheckpointManifest | None,
-) -> tuple[CheckpointId, tuple[PlacedRun, ...]] | None:
+) -> tuple[CheckpointId, tuple[PlacedEntry, ...]] | None:
     if manifest is None:
         return None
     runs = tuple(
-        PlacedRun(operator, partition, run)
+        PlacedEntry(operator, partition, run)
         for operator, found in manifest.operators.items()
         for partition, partition_runs in found.partitions.items()
         for run in partition_runs

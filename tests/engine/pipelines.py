@@ -248,16 +248,16 @@ class World:
 
 
 def run_out(engine: Engine, *, epochs: int | None = None) -> list[EpochReport]:
-    """Epoch after epoch, each checkpoint settled at once: the same every time."""
+    """Epoch after epoch, each checkpoint finished at once: the same every time."""
     reports: list[EpochReport] = []
     while (epochs is None or len(reports) < epochs) and (report := engine.step()) is not None:
         reports.append(report)
-        engine.settle()
+        engine.finish_checkpoint()
     return reports
 
 
 def kill(engine: Engine) -> None:
-    """As kill -9 leaves it: nothing is settled or synced; only the locks are free."""
+    """As kill -9 leaves it: nothing is finished or synced; only the locks are free."""
     engine._saves.abandon()  # a thread cannot be killed: what it has done, it has done
     engine._recovered.close()
 

@@ -47,7 +47,7 @@ def test_epochs_go_on_while_a_checkpoint_is_made(tmp_path: Path) -> None:
         for _ in range(2):
             assert engine.step() is not None
         store.may_go_on.set()
-        engine.settle()
+        engine.finish_checkpoint()
         assert_mapped_files_are_there(engine, world)
     run_out(engine)
     engine.close()
@@ -80,7 +80,7 @@ def test_wal_that_a_list_still_maps_stays_when_a_merge_has_overtaken_the_checkpo
     step(engine, 5)
     step(engine, 5)
     store.may_go_on.set()
-    engine.settle()
+    engine.finish_checkpoint()
     assert_mapped_files_are_there(engine, world)
     step(engine, 9_000)
     kill(engine)
@@ -129,7 +129,7 @@ def test_a_checkpoint_that_is_long_overdue_holds_the_pipeline(tmp_path: Path) ->
     store.failure = None
     clock.advance(60)
     assert engine.step() is None
-    engine.settle()
+    engine.finish_checkpoint()
     run_out(engine)
     assert engine.held == ""
     engine.close()
@@ -242,7 +242,7 @@ def test_a_checkpoint_by_time_comes_when_the_last_one_is_old_and_holds_when_it_c
     store.failure = None
     clock.advance(120)
     engine.step()
-    engine.settle()
+    engine.finish_checkpoint()
     run_out(engine)
     engine.close()
     assert world.outcome() == EXPECTED
@@ -265,7 +265,7 @@ def test_a_checkpoint_by_time_that_failed_is_tried_again_soon_not_after_its_inte
     store.failure = None
     clock.advance(5)
     engine.step()
-    engine.settle()
+    engine.finish_checkpoint()
     assert engine.saved_epoch
     engine.close()
 

@@ -19,8 +19,8 @@ from lamina.engine.ports import Publication, Sink
 from lamina.errors import BadPipeline, Fenced
 from lamina.format.commit import Point
 from lamina.format.pipeline_record import Owner
+from lamina.pipeline.model import DeclaredSink as Definition
 from lamina.pipeline.model import Option
-from lamina.pipeline.model import Sink as Definition
 from lamina.protocol.sinks import SinkPosition
 from lamina.testing.faulty import Killed
 from lamina.workspace.model import Staged

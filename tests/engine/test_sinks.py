@@ -12,7 +12,7 @@ from lamina.engine.engine import Engine
 from lamina.engine.ports import Publication, Sink
 from lamina.errors import Diverged, StoreUnavailable, WouldLose
 from lamina.format.commit import Point
-from lamina.format.manifest_model import Committed, Failed
+from lamina.format.manifest_model import Failed, SinkCommitted
 from lamina.recovery import RecoveryConfig
 from lamina.testing import ManualClock
 from lamina.testing.faulty import Killed
@@ -61,7 +61,7 @@ def test_a_sink_that_fails_is_not_skipped_and_keeps_its_order(tmp_path: Path) ->
     sink.down = False
     clock.advance(60)
     run_out(engine)
-    assert isinstance(engine.publisher.statuses()[SINK], Committed)
+    assert isinstance(engine.publisher.statuses()[SINK], SinkCommitted)
     assert engine.publisher.errors() == {}
     engine.close()
     assert world.outcome() == EXPECTED

@@ -67,7 +67,7 @@ def test_output_that_a_sink_has_still_to_get_outlives_the_checkpoint_before_it(
     flaky.down = True
     assert engine.step() is not None
     store.may_go_on.set()
-    engine.settle()
+    engine.finish_checkpoint()
     assert engine.saved_epoch == saved
     left = {int(path.name) for path in (world.home / STAGED).iterdir()}
     assert left == {saved + 1}, "what is behind the checkpoint is gone, and nothing else"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lamina.engine import in_process
-from lamina.engine.model import MergedRuns, TaskResult
-from lamina.engine.states import _merged
+from lamina.engine.model import CompactedRuns, TaskResult
+from lamina.engine.states import _compacted
 from lamina.engine.task import results_of
 from lamina.errors import Refused
 from lamina.state.vnodes import SlotRange
@@ -52,5 +52,5 @@ def test_a_compacted_run_whose_inputs_are_not_all_there_is_not_used(
 ) -> None:
     """It would hide what stands between them, or bring back what is gone."""
     runs: list[Any] = [SimpleNamespace(name=name) for name in "abc"]
-    made = MergedRuns("totals", inputs, "/no/such/file.run")
-    assert _merged(runs, made, SlotRange.of_partition(0, 1)) == runs
+    made = CompactedRuns("totals", inputs, "/no/such/file.run")
+    assert _compacted(runs, made, SlotRange.of_partition(0, 1)) == runs

@@ -62,7 +62,7 @@ def test_a_base_that_rots_under_a_running_pipeline_is_replaced_by_a_full_checkpo
     engine = world.open(clock=clock)
     while engine._saves.base is None:
         assert engine.step() is not None
-        engine.settle()
+        engine.finish_checkpoint()
     base = engine._saves.base
     world.store.put(Checkpointer(world.store).paths.manifest(base), b"{}")
     run_on(engine, clock)

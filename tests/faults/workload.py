@@ -25,7 +25,7 @@ from lamina.checkpoint.gc import run_gc
 from lamina.disk import LocalDisk
 from lamina.format.commit import AdoptRecord, CheckpointRecord, CommitRecord, Point
 from lamina.format.log import Committed
-from lamina.format.manifest import CheckpointManifest, PlacedRun, with_runs
+from lamina.format.manifest import CheckpointManifest, PlacedEntry, with_runs
 from lamina.format.manifest_model import ConnectorCheckpoint
 from lamina.ids import CheckpointId
 from lamina.recovery import Recovered, RecoveryConfig, RecoveryManager
@@ -146,13 +146,13 @@ class Pipeline:
             CheckpointRecord(begin.id, head.epoch, committed.entry.manifest_sha256)
         )
 
-    def _save(self, id: CheckpointId, core: int, epoch: int) -> PlacedRun:
+    def _save(self, id: CheckpointId, core: int, epoch: int) -> PlacedEntry:
         mine = {k: v for k, v in self._state.items() if core_of(k, self._settings.cores) == core}
         data = _stream(mine)
         run = self._checkpointer.save_snapshot(
             id, OPERATOR, core, data, first_epoch=1, last_epoch=epoch, rows=len(mine)
         )
-        return PlacedRun(OPERATOR, core, run)
+        return PlacedEntry(OPERATOR, core, run)
 
     def _sweep(self) -> None:
         """R7: what is needed to fall back to the oldest checkpoint that is kept stays."""

@@ -13,8 +13,6 @@ import pytest
 from lamina.errors import DigestMismatch, NotFound, SizeMismatch
 from lamina.format.manifest import (
     CheckpointManifest,
-    Column,
-    Committed,
     ConnectorCheckpoint,
     Failed,
     KeyedState,
@@ -23,8 +21,10 @@ from lamina.format.manifest import (
     Origin,
     OutputFile,
     Pending,
-    Run,
+    RunEntry,
     Sidecar,
+    SinkCommitted,
+    StateColumn,
     decode,
     encode,
     read_states,
@@ -63,7 +63,7 @@ V1_FULL = CheckpointManifest(
     table_offsets={"instruments": ConnectorCheckpoint.with_offsets(10, {"lsn": "0/ABCD"})},
     sink_epochs={"pg-sink": 10, "delta-sink": 9},
     sink_commit_statuses={
-        "pg-sink": Committed(),
+        "pg-sink": SinkCommitted(),
         "delta-sink": Failed("timeout after 30s"),
         "files": Pending(),
     },
@@ -121,7 +121,7 @@ V2_FULL = CheckpointManifest(
         "window-agg": OperatorRuns(
             {
                 0: (
-                    Run(
+                    RunEntry(
                         "snap",
                         0,
                         10,
@@ -130,7 +130,7 @@ V2_FULL = CheckpointManifest(
                         path="operators/window-agg/partition-0.snap",
                     ),
                 ),
-                1: (Run("delta", 10, 10, 256, path="operators/window-agg/partition-1.delta"),),
+                1: (RunEntry("delta", 10, 10, 256, path="operators/window-agg/partition-1.delta"),),
             },
             {"v2.total_bytes": 1280},
         )
@@ -154,7 +154,7 @@ V2_GLUED = CheckpointManifest(
         "agg": OperatorRuns(
             {
                 3: (
-                    Run(
+                    RunEntry(
                         "snap",
                         0,
                         11,
@@ -188,12 +188,12 @@ V3_EXAMPLE = CheckpointManifest(
     parent_commit_digest=sha256(b"commit 11"),
     source_offsets={"trades": ConnectorCheckpoint({"trades-0": "1234"}, 12)},
     sink_epochs={"out": 12},
-    sink_commit_statuses={"out": Committed()},
+    sink_commit_statuses={"out": SinkCommitted()},
     operators={
         "by symbol": OperatorRuns(
             {
                 0: (
-                    Run(
+                    RunEntry(
                         "snap",
                         1,
                         8,
@@ -202,7 +202,7 @@ V3_EXAMPLE = CheckpointManifest(
                         sha256=sha256(b"base"),
                         path=f"{PARENT}/operators/by!20symbol/partition-0-1-8.snap",
                     ),
-                    Run(
+                    RunEntry(
                         "delta",
                         9,
                         12,
@@ -239,12 +239,12 @@ V3_FULL = CheckpointManifest(
     },
     table_offsets={"instruments": ConnectorCheckpoint({"version": "42"}, 4)},
     sink_epochs={"a": 12, "b": 10},
-    sink_commit_statuses={"a": Committed(), "b": Failed("no route"), "c": Pending()},
+    sink_commit_statuses={"a": SinkCommitted(), "b": Failed("no route"), "c": Pending()},
     operators={
         "by/symbol": OperatorRuns(
             {
                 0: (
-                    Run(
+                    RunEntry(
                         "snap",
                         1,
                         8,
@@ -253,7 +253,7 @@ V3_FULL = CheckpointManifest(
                         sha256=sha256(b"base"),
                         path=f"{PARENT}/operators/by!2Fsymbol/partition-0-1-8.snap",
                     ),
-                    Run(
+                    RunEntry(
                         "delta",
                         9,
                         12,
@@ -322,8 +322,11 @@ V3_KEYED = replace(
             keyed=KeyedState(
                 partitions=2,
                 hash="spark-murmur3-xxhash64-1",
-                key=(Column("symbol", "string"),),
-                value=(Column("volume", "int64"), Column("seen", "timestamp[us, tz=UTC]")),
+                key=(StateColumn("symbol", "string"),),
+                value=(
+                    StateColumn("volume", "int64"),
+                    StateColumn("seen", "timestamp[us, tz=UTC]"),
+                ),
                 time="seen",
             ),
         )
@@ -421,6 +424,13 @@ def test_format_md_describes_every_field() -> None:
     described = set(re.findall(r"[a-z][a-z0-9_]+", section))
     value = json.loads((HERE / "v3/full.json").read_bytes())
     written = value.keys() - {"note"} | {"origin"}
-    for part in (Run, OperatorCheckpoint, Sidecar, OutputFile, ConnectorCheckpoint, OperatorRuns):
+    for part in (
+        RunEntry,
+        OperatorCheckpoint,
+        Sidecar,
+        OutputFile,
+        ConnectorCheckpoint,
+        OperatorRuns,
+    ):
         written |= {field.name for field in fields(part)} - {"extra"}
     assert written <= described

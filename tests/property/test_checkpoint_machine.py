@@ -81,11 +81,7 @@ class Model:
     moves: int = 0  # takeovers, checkpoints and rewinds so far
     begun: dict[CheckpointId, int] = field(default_factory=dict)  # after how many moves
     epoch: int = 0
-
-    @property
-    def newest(self) -> CheckpointId | None:
-        """dict order is the order of the log: of two with one epoch the later counts."""
-        return max(reversed(self.epochs), key=lambda id: self.epochs[id], default=None)
+    newest: CheckpointId | None = None  # the last that was made, or rewound to
 
     def must_stay(self, id: CheckpointId) -> bool:
         stood_upon = id in (self.newest, self.base)
@@ -144,7 +140,8 @@ class Checkpoints(RuleBasedStateMachine):
             committed = self.writers[attempt.writer].commit(attempt.begin, attempt.manifest)
             assert committed.id == id
             model.epochs[id] = attempt.manifest.epoch
-            model.base, model.recovering = id, False
+            model.base = model.newest = id
+            model.recovering = False
             model.moves += 1
             again = self.writers[attempt.writer].commit(attempt.begin, attempt.manifest)
             assert again == committed
@@ -175,7 +172,8 @@ class Checkpoints(RuleBasedStateMachine):
             assert writer != model.owner
             return
         assert writer == model.owner
-        model.base, model.recovering = to, True
+        model.base = model.newest = to
+        model.recovering = True
         model.moves += 1
 
     # people

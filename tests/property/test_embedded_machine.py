@@ -23,7 +23,7 @@ from lamina.checkpoint import run_gc, verify
 from lamina.checkpoint import state as checkpoint_state
 from lamina.embedded import EmbeddedStore
 from lamina.embedded import table as embedded_table
-from lamina.embedded.merging import LARGE_BYTES, Merging
+from lamina.embedded.compaction import LARGE_BYTES, Compaction
 from lamina.embedded.table import PIECE_BYTES_MAX
 from lamina.errors import RunDamaged
 from lamina.state.local import RunFolder
@@ -53,7 +53,7 @@ WHICH = st.integers(0, 20)  # of some things; how many there are may depend on t
 NEVER_INLINE, SOME_INLINE = -1, 64 * 1024
 
 
-class Made(Merging):
+class Made(Compaction):
     """A merge beside the epochs that is over at once, but used later: lives can be repeated."""
 
     def __init__(self, state: OperatorState, folder: RunFolder) -> None:
@@ -84,7 +84,7 @@ class EmbeddedMachine(RuleBasedStateMachine):
     def begin(self, partitions: int, retain: int, beside: bool, piece: int) -> None:
         embedded_table.LARGE_BYTES = -1 if beside else LARGE_BYTES
         embedded_table.PIECE_BYTES_MAX = piece
-        embedded_table.Merging = Made  # type: ignore[misc]
+        embedded_table.Compaction = Made  # type: ignore[misc]
         self.inline_before = checkpoint_state.INLINE_BYTES_MAX
         checkpoint_state.INLINE_BYTES_MAX = self.inline_bytes_max
         self.root = Path(tempfile.mkdtemp(prefix="embedded-", dir=SHM if SHM.is_dir() else None))
@@ -103,7 +103,7 @@ class EmbeddedMachine(RuleBasedStateMachine):
             checkpoint_state.INLINE_BYTES_MAX = self.inline_before
             embedded_table.LARGE_BYTES = LARGE_BYTES
             embedded_table.PIECE_BYTES_MAX = PIECE_BYTES_MAX
-            embedded_table.Merging = Merging  # type: ignore[misc]
+            embedded_table.Compaction = Compaction  # type: ignore[misc]
 
     def open(self, partitions: int | None) -> EmbeddedStore:
         store = opened(self.root, self.objects, partitions=partitions, retain=self.retain)

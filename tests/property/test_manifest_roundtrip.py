@@ -15,7 +15,6 @@ from lamina.format.canonical import Json
 from lamina.format.findings import Severity
 from lamina.format.manifest import (
     CheckpointManifest,
-    Committed,
     ConnectorCheckpoint,
     Failed,
     OperatorCheckpoint,
@@ -23,8 +22,9 @@ from lamina.format.manifest import (
     Origin,
     OutputFile,
     Pending,
-    Run,
+    RunEntry,
     Sidecar,
+    SinkCommitted,
     decode,
     encode,
 )
@@ -64,16 +64,20 @@ CONNECTORS = st.builds(
 
 
 @st.composite
-def runs(draw: st.DrawFn) -> Run:
+def runs(draw: st.DrawFn) -> RunEntry:
     first, last = sorted((draw(UNSIGNED), draw(UNSIGNED)))
     kind, extra = draw(st.sampled_from(["snap", "delta"])), draw(EXTRA)
     if draw(st.booleans()):
         data = draw(st.binary(max_size=20))
-        inline = Run.inline(kind, data, first_epoch=first, last_epoch=last, rows=draw(UNSIGNED))
-        return Run(**{name: getattr(inline, name) for name in Run.__slots__} | {"extra": extra})
+        inline = RunEntry.inline(
+            kind, data, first_epoch=first, last_epoch=last, rows=draw(UNSIGNED)
+        )
+        return RunEntry(
+            **{name: getattr(inline, name) for name in RunEntry.__slots__} | {"extra": extra}
+        )
     path = relative(RunName(draw(IDS), draw(NAME), draw(UNSIGNED), first, last, kind))
     rows = draw(st.none() | UNSIGNED)
-    return Run(kind, first, last, draw(UNSIGNED), rows, draw(SHA), path, extra=extra)
+    return RunEntry(kind, first, last, draw(UNSIGNED), rows, draw(SHA), path, extra=extra)
 
 
 @st.composite
@@ -100,7 +104,7 @@ STATES = st.one_of(
         extra=EXTRA,
     ),
 )
-STATUSES = st.one_of(st.just(Pending()), st.just(Committed()), st.builds(Failed, TEXT))
+STATUSES = st.one_of(st.just(Pending()), st.just(SinkCommitted()), st.builds(Failed, TEXT))
 SIDECARS = st.builds(
     lambda id, size, sha, extra: Sidecar(relative(SidecarName(id)), size, sha, extra),
     IDS,

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lamina.state import merging, run_file
+from lamina.state import run_file, scanning
 from lamina.state.changes import changes, key_columns, slots_of_keys
 from lamina.state.merge import Merge
 from lamina.state.partition import Applied, StatePartition
@@ -141,11 +141,11 @@ class Machine:
     def merge(self, first: int, last: int) -> None:
         if self.state.runs:
             first, last = sorted((first % len(self.state.runs), last % len(self.state.runs)))
-            self.state = self.state.merge(range(first, last + 1), self.write)
+            self.state = self.state.compact(range(first, last + 1), self.write)
 
     def merge_as_planned(self) -> None:
-        while (chosen := self.state.plan_merge(fan_out=3, runs_max=3)) is not None:
-            self.state = self.state.merge(chosen, self.write)
+        while (chosen := self.state.plan_compaction(fan_out=3, runs_max=3)) is not None:
+            self.state = self.state.compact(chosen, self.write)
 
     def reopen(self) -> None:
         """What another process knows: the runs."""
@@ -314,7 +314,7 @@ def test_a_partition_is_a_dict(
     shape = data.draw(shapes())
     machine = Machine(shape, data.draw(universes(shape)), next(folders))
     with pytest.MonkeyPatch.context() as patch:
-        for module in (run_file, merging):
+        for module in (run_file, scanning):
             patch.setattr(module, "BLOCK_ROWS", block_rows)
         for operation, *arguments in ops:
             getattr(machine, operation)(*arguments)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lamina.state import merging, run_file
+from lamina.state import run_file, scanning
 from lamina.state.changes import split
 from lamina.state.layers import PlacedRun, stack
 from lamina.state.merge import Merge
@@ -102,16 +102,16 @@ def check_rescaled(placed: list[PlacedRun], partitions: int) -> None:
         for state, part in zip(states, parts, strict=True)
     ]
     assert all_rows(states) == AFTER
-    upper = [state.merge(range(1, DEPTH + 1), filed) for state in states]
+    upper = [state.compact(range(1, DEPTH + 1), filed) for state in states]
     assert all_rows(upper) == AFTER
-    whole = [state.merge(range(2), filed) for state in upper]
+    whole = [state.compact(range(2), filed) for state in upper]
     assert all_rows(whole) == looked_up(whole) == AFTER
     assert sum(run.rows for state in whole for run in state.runs) == len(AFTER)
 
 
 @pytest.mark.parametrize("before", POWERS)
 def test_any_p_opens_what_any_p_has_written(monkeypatch: pytest.MonkeyPatch, before: int) -> None:
-    for module in (run_file, merging):
+    for module in (run_file, scanning):
         monkeypatch.setattr(module, "BLOCK_ROWS", 7)
     placed = made_with(before, lambda batch: filed(iter([batch]), None))
     for after in POWERS:
@@ -135,7 +135,7 @@ def test_a_state_that_was_rescaled_twice_is_read_from_files_of_three_ps() -> Non
 def test_slices_of_merged_files_stay_where_they_are(tmp_path: Path) -> None:
     """A bottom of P = 1 under runs of P = 8, opened with P = 2 and back with P = 1."""
     bottom = StatePartition(KV, [p.run for p in made_with(1, run_of_batch)])
-    placed = [PlacedRun(bottom.merge(range(DEPTH), filed).runs[0], EVERYTHING)]
+    placed = [PlacedRun(bottom.compact(range(DEPTH), filed).runs[0], EVERYTHING)]
     placed += [
         PlacedRun(run_of_batch(part), within)
         for part, within in zip(split(kv({3: None, 8: 80}), ranges(8)), ranges(8), strict=True)

@@ -7,9 +7,6 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from lamina.checkpoint import checkpointer, gc
-from lamina.recovery import manager
-from tests.crash.inline import run_inline
 from tests.crash.pipeline import Broken
 from tests.sim.real_driver import RealDriver, collect_garbage
 from tests.sim.real_world import HOMES, RealWorld
@@ -119,7 +116,5 @@ def calm_down(world: RealWorld) -> None:
 
 
 if __name__ == "__main__":
-    for module in (checkpointer, gc, manager):
-        module.run_bounded = run_inline  # type: ignore[attr-defined]
     with tempfile.TemporaryDirectory() as folder:
         print(run_real_seed(int(sys.argv[1]), Path(folder), trace=True))

@@ -17,7 +17,6 @@ from lamina.recovery import manager
 from lamina.wal import driver_log, segment
 from tests.crash import pipeline
 from tests.crash.disk import RecordingLock
-from tests.crash.inline import patch_inline
 from tests.crash.pipeline import Broken
 from tests.sim.real_run import Outcome, run_real_seed
 from tests.sim.real_world import PausingDisk
@@ -26,11 +25,6 @@ SEEDS = max(50, int(os.environ.get("LAMINA_SIM_SEEDS", "500")) // 4)
 FIRST = int(os.environ.get("LAMINA_SIM_FIRST", "0"))
 SEEDS_MAX = 100
 Patch = Callable[[Any, str, Any], None]
-
-
-@pytest.fixture(autouse=True)
-def _inline(monkeypatch: pytest.MonkeyPatch) -> None:
-    patch_inline(monkeypatch)
 
 
 def test_the_guarantees_hold_for_the_real_code_under_every_seed(tmp_path: Path) -> None:

@@ -20,14 +20,14 @@ from lamina.errors import NotShared, Refused
 from lamina.spark import golden
 from lamina.spark.frames import own_session
 from lamina.spark.internals import active
-from lamina.spark.preflight import Place, judge, preflight, runs_here
+from lamina.spark.preflight import TaskPlace, judge, preflight, runs_here
 from lamina.spark.runner import pinned
 from lamina.state.hashing import spark_hash, spark_xxhash64, vnodes_of
 from lamina.workspace import LocalWorkspace
 from tests.golden.state.make_hash_vectors import TYPES
 
 NONCE = "0f" * 16
-GOOD = Place(
+GOOD = TaskPlace(
     host="ada",
     executor="/work/0",
     python="3.11.7",

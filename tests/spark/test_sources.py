@@ -18,7 +18,7 @@ from lamina.engine.model import SourceRange
 from lamina.engine.plans import EngineSettings
 from lamina.engine.ports import Limits
 from lamina.errors import BadPipeline
-from lamina.pipeline.model import Column, Option, Source
+from lamina.pipeline.model import Column, DeclaredSource, Option
 from tests.spark.projects import Project
 
 pytest.importorskip("pyspark")
@@ -50,7 +50,7 @@ def opened(kind: str = "", columns: Mapping[str, str] | None = None, **options: 
     named = {"kind": kind} if kind else {}
     given = {name: Option.plain(str(value)) for name, value in {**named, **options}.items()}
     listed = tuple(Column(name, kind) for name, kind in (columns or types_of(kind)).items())
-    return open_source(Source("events", listed, "nexmark", given), Path())
+    return open_source(DeclaredSource("events", listed, "nexmark", given), Path())
 
 
 def rows(spark: Any, source: Any, start: int, end: int) -> list[tuple[Any, ...]]:
@@ -176,7 +176,7 @@ def test_what_is_not_there_is_refused_by_name(
 def test_columns_of_trades_are_checked_as_well() -> None:
     column = Column("cents", "BIGINT")
     with pytest.raises(BadPipeline, match="no column 'cents'") as raised:
-        open_source(Source("t", (column,), "trades"), Path())
+        open_source(DeclaredSource("t", (column,), "trades"), Path())
     assert "volume BIGINT" in raised.value.advice
 
 

@@ -17,11 +17,11 @@ from lamina.cli.main import cli
 from lamina.format.log import Begin
 from lamina.format.manifest import (
     CheckpointManifest,
-    Committed,
     ConnectorCheckpoint,
     Failed,
     OperatorCheckpoint,
-    PlacedRun,
+    PlacedEntry,
+    SinkCommitted,
     with_runs,
 )
 from lamina.format.names import CheckpointPaths
@@ -60,7 +60,7 @@ def make_pipeline(root: Path, base: str = "", *, in_flight: bool = True) -> Pipe
     clock = ManualClock(seed=7, now_ms=1_762_000_000_000)
     checkpointer = Checkpointer(LocalStore(root), CheckpointPaths(base), clock=clock)
     checkpointer.log.take_over("/srv/orders")
-    runs: tuple[PlacedRun, ...] = ()
+    runs: tuple[PlacedEntry, ...] = ()
     ids = []
     for epoch in (10, 20, 30):
         clock.advance(60)
@@ -76,26 +76,26 @@ def make_pipeline(root: Path, base: str = "", *, in_flight: bool = True) -> Pipe
 
 
 def _save(
-    checkpointer: Checkpointer, begin: Begin, epoch: int, below: tuple[PlacedRun, ...]
-) -> tuple[PlacedRun, ...]:
+    checkpointer: Checkpointer, begin: Begin, epoch: int, below: tuple[PlacedEntry, ...]
+) -> tuple[PlacedEntry, ...]:
     """A full state at epochs 10 and 30, and only what changed at epoch 20."""
     data = f"state of epoch {epoch} ".encode() * 100
     if epoch == 20:
         run = checkpointer.save_delta(
             begin.id, "totals", 0, data, first_epoch=11, last_epoch=20, rows=5
         )
-        return (*below, PlacedRun("totals", 0, run))
+        return (*below, PlacedEntry("totals", 0, run))
     placed = []
     for partition in range(2):
         run = checkpointer.save_snapshot(
             begin.id, "totals", partition, data, first_epoch=1, last_epoch=epoch, rows=100
         )
-        placed.append(PlacedRun("totals", partition, run))
+        placed.append(PlacedEntry("totals", partition, run))
     return tuple(placed)
 
 
 def _manifest(
-    begin: Begin, epoch: int, runs: tuple[PlacedRun, ...], clock: ManualClock
+    begin: Begin, epoch: int, runs: tuple[PlacedEntry, ...], clock: ManualClock
 ) -> CheckpointManifest:
     """At epoch 20 the sink `mail` is one epoch behind: a warning."""
     behind = epoch == 20
@@ -111,8 +111,8 @@ def _manifest(
         table_offsets={"users": ConnectorCheckpoint({"version": "4"}, epoch)},
         sink_epochs={"lake": epoch, "mail": epoch - 1 if behind else epoch},
         sink_commit_statuses={
-            "lake": Committed(),
-            "mail": Failed("connection refused") if behind else Committed(),
+            "lake": SinkCommitted(),
+            "mail": Failed("connection refused") if behind else SinkCommitted(),
         },
         operator_states={"counter": OperatorCheckpoint.inline(b"\x01\x02\x03")},
         watermark=1_762_000_000_000_000,

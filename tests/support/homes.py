@@ -14,9 +14,9 @@ from lamina.disk import LocalDisk
 from lamina.format.commit import CheckpointRecord, CommitRecord, Point
 from lamina.format.manifest import (
     CheckpointManifest,
-    Committed,
     ConnectorCheckpoint,
-    PlacedRun,
+    PlacedEntry,
+    SinkCommitted,
     with_runs,
 )
 from lamina.ids import CheckpointId
@@ -122,7 +122,7 @@ def save_checkpoint(checkpointer: Checkpointer, recovered: Recovered, point: Poi
         run = checkpointer.save_snapshot(
             begin.id, "state", partition, state(epoch), first_epoch=1, last_epoch=epoch, rows=1
         )
-        placed.append(PlacedRun("state", partition, run))
+        placed.append(PlacedEntry("state", partition, run))
     manifest = CheckpointManifest(
         checkpoint_id=begin.id,
         epoch=epoch,
@@ -132,7 +132,7 @@ def save_checkpoint(checkpointer: Checkpointer, recovered: Recovered, point: Poi
         pipeline_id="orders",
         source_offsets=offsets(epoch),
         sink_epochs={"lake": epoch},
-        sink_commit_statuses={"lake": Committed()},
+        sink_commit_statuses={"lake": SinkCommitted()},
         watermark=1_000_000 * epoch,
         source_watermarks={"clicks": 1_000_000 * epoch},
     )

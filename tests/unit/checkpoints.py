@@ -27,8 +27,8 @@ from lamina.format.log import (
 from lamina.format.manifest import (
     CheckpointManifest,
     OperatorRuns,
-    PlacedRun,
-    Run,
+    PlacedEntry,
+    RunEntry,
     with_runs,
 )
 from lamina.format.names import CheckpointPaths
@@ -152,24 +152,24 @@ def reader(store: Store, *, base: str = "p", seed: int = 1_000, limit: int = 4) 
     )
 
 
-def manifest_of(epoch: int, runs: Iterable[PlacedRun] = ()) -> CheckpointManifest:
+def manifest_of(epoch: int, runs: Iterable[PlacedEntry] = ()) -> CheckpointManifest:
     """A manifest whose ids `commit` fills in."""
     empty = CheckpointManifest(checkpoint_id=cid(0), epoch=epoch, timestamp_ms=1, generation=1)
     return with_runs(empty, runs)
 
 
-def placed_runs(manifest: CheckpointManifest) -> Iterator[PlacedRun]:
+def placed_runs(manifest: CheckpointManifest) -> Iterator[PlacedEntry]:
     for operator, state in manifest.operators.items():
         for partition, runs in state.partitions.items():
             for run in runs:
-                yield PlacedRun(operator, partition, run)
+                yield PlacedEntry(operator, partition, run)
 
 
 def save_runs(
     checkpointer: Checkpointer, begin: Begin, epoch: int, *, partitions: Iterable[int] = (0, 1)
-) -> list[PlacedRun]:
+) -> list[PlacedEntry]:
     """Upload the new runs of an epoch; returns them with what the parent already has."""
-    below: list[PlacedRun] = []
+    below: list[PlacedEntry] = []
     if begin.parent is not None:
         below = list(placed_runs(checkpointer.load_manifest(begin.parent)))
     first = 1 + max((p.run.last_epoch for p in below), default=0)
@@ -206,7 +206,7 @@ def assert_loads_exactly(checkpointer: Checkpointer, id: CheckpointId) -> None:
         assert checkpointer.load_artifact(run) == expected
 
 
-def with_run(manifest: CheckpointManifest, run: Run, partition: int = 0) -> CheckpointManifest:
+def with_run(manifest: CheckpointManifest, run: RunEntry, partition: int = 0) -> CheckpointManifest:
     return replace(manifest, operators={"sum": OperatorRuns({partition: (run,)})})
 
 

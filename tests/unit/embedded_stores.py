@@ -47,7 +47,7 @@ def opened(
 
 
 def kill(store: EmbeddedStore) -> None:
-    """As kill -9 leaves it: nothing is closed, nothing settled; only the lock is free."""
+    """As kill -9 leaves it: nothing is closed or finished; only the lock is free."""
     if store._saves._saving is not None:
         store._saves._saving.join()  # a thread cannot be killed: what it has done, it has done
     store._recovered.close()

@@ -10,7 +10,7 @@ import pytest
 
 from lamina.checkpoint import commit_log, copy_checkpoint, run_gc, verify
 from lamina.errors import AccessDenied, Fenced, LaminaError, NotFound, Refused, UsageError
-from lamina.format.manifest import Run
+from lamina.format.manifest import RunEntry
 from lamina.protocol.history import COPY_HOME
 from lamina.protocol.retention import wal_floor
 from lamina.store import LocalStore, MemoryStore, ObjectInfo, open_store
@@ -162,7 +162,7 @@ def test_local_files_that_cannot_be_read_or_written_give_typed_errors(tmp_path: 
     arguments = {"first_epoch": 1, "last_epoch": 1, "rows": 1}
     with pytest.raises(NotFound):
         pipeline.save_snapshot(begin.id, "op", 0, tmp_path / "none", **arguments)
-    inline = Run.inline("snap", b"x" * 100, first_epoch=1, last_epoch=1, rows=1)
+    inline = RunEntry.inline("snap", b"x" * 100, first_epoch=1, last_epoch=1, rows=1)
     with pytest.raises((NotFound, AccessDenied)):
         pipeline.load_artifact(inline, into=tmp_path / "no folder" / "file")
     pipeline.load_artifact(inline, into=tmp_path / "file")

@@ -12,7 +12,7 @@ from lamina.checkpoint import state as checkpoint_state
 from lamina.embedded import EmbeddedStore
 from lamina.embedded.snapshot import load_snapshot
 from lamina.errors import WouldLose
-from lamina.format.manifest_model import CheckpointManifest, Run
+from lamina.format.manifest_model import CheckpointManifest, RunEntry
 from lamina.state import tiers
 from lamina.state.changes import split
 from lamina.state.operator import ranges_of
@@ -44,7 +44,7 @@ def manifest_of(store: EmbeddedStore) -> CheckpointManifest:
     return store._checkpointer.load_manifest(store.last_checkpoint)
 
 
-def entries(manifest: CheckpointManifest) -> list[Run]:
+def entries(manifest: CheckpointManifest) -> list[RunEntry]:
     operators = manifest.operators.values()
     return [run for each in operators for runs in each.partitions.values() for run in runs]
 

@@ -36,8 +36,8 @@ from lamina.format.manifest import (
     Artifact,
     CheckpointManifest,
     OutputFile,
-    PlacedRun,
-    Run,
+    PlacedEntry,
+    RunEntry,
     Sidecar,
     read_states,
 )
@@ -67,7 +67,7 @@ def part(partition: int, *, operator: str = "sum", data: bytes | None = None) ->
     return PartitionData(operator, partition, "snap", 1, 1, 1, content)
 
 
-def one_run(pipeline: Checkpointer, begin: Begin, data: bytes = b"state") -> Run:
+def one_run(pipeline: Checkpointer, begin: Begin, data: bytes = b"state") -> RunEntry:
     return pipeline.save_snapshot(begin.id, "sum", 0, data, first_epoch=1, last_epoch=1, rows=1)
 
 
@@ -309,7 +309,7 @@ def test_an_empty_run_is_a_run(tmp_path: Path) -> None:
 # loading
 
 
-def saved(faults: list[Fault], content: bytes = b"state" * 10) -> tuple[Checkpointer, Run]:
+def saved(faults: list[Fault], content: bytes = b"state" * 10) -> tuple[Checkpointer, RunEntry]:
     inner = MemoryStore()
     pipeline = open_pipeline(inner)
     run = one_run(pipeline, pipeline.begin(), content)
@@ -375,7 +375,7 @@ def test_a_missing_object_is_not_found_and_named() -> None:
 
 def test_an_inline_run_is_loaded_from_the_manifest(tmp_path: Path) -> None:
     pipeline = open_pipeline()
-    run = Run.inline("snap", b"small", first_epoch=1, last_epoch=1, rows=1)
+    run = RunEntry.inline("snap", b"small", first_epoch=1, last_epoch=1, rows=1)
     assert pipeline.load_artifact(run) == b"small"
     assert pipeline.load_artifact(run, into=tmp_path / "run") == b""
     assert (tmp_path / "run").read_bytes() == b"small"
@@ -426,21 +426,21 @@ def test_the_log_names_the_digest_and_the_totals_are_the_writers(tmp_path: Path)
     assert committed.entry.total_size == sum(len(run_bytes("sum", p, 1, 1)) for p in (0, 1))
 
 
-def _not_there(run: Run, _: Checkpointer) -> Run:
+def _not_there(run: RunEntry, _: Checkpointer) -> RunEntry:
     assert run.path is not None
     return replace(run, path=run.path.replace("partition-0", "partition-7"))
 
 
-def _deleted(run: Run, pipeline: Checkpointer) -> Run:
+def _deleted(run: RunEntry, pipeline: Checkpointer) -> RunEntry:
     pipeline.store.delete(f"p/{run.path}")
     return run
 
 
-def _other_size(run: Run, _: Checkpointer) -> Run:
+def _other_size(run: RunEntry, _: Checkpointer) -> RunEntry:
     return replace(run, size=run.size + 1)
 
 
-def _truncated(run: Run, pipeline: Checkpointer) -> Run:
+def _truncated(run: RunEntry, pipeline: Checkpointer) -> RunEntry:
     pipeline.store.put(f"p/{run.path}", b"")
     return run
 
@@ -455,7 +455,7 @@ def _truncated(run: Run, pipeline: Checkpointer) -> Run:
     ],
 )
 def test_a_manifest_that_names_what_is_not_there_is_refused(
-    spoil: Callable[[Run, Checkpointer], Run], error: type[LaminaError]
+    spoil: Callable[[RunEntry, Checkpointer], RunEntry], error: type[LaminaError]
 ) -> None:
     pipeline = open_pipeline()
     begin = pipeline.begin()
@@ -485,7 +485,7 @@ def test_a_file_of_the_parent_with_another_digest_is_not_the_parents() -> None:
     pipeline = open_pipeline()
     first = take_checkpoint(pipeline, 1)
     [placed, *_] = list(placed_runs(pipeline.load_manifest(first.id)))
-    lie = PlacedRun("sum", 0, replace(placed.run, sha256="0" * 64))
+    lie = PlacedEntry("sum", 0, replace(placed.run, sha256="0" * 64))
     with pytest.raises(BadManifest):
         pipeline.commit(pipeline.begin(), manifest_of(2, [lie]))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lamina.connectors.folder import LIST_AGAIN_S, QUIET_MS, Folder
+from lamina.connectors.folder import LIST_AGAIN_S, QUIET_MS, SourceFolder
 from lamina.errors import NotFound, Refused
 from lamina.testing import ManualClock
 
@@ -28,13 +28,13 @@ def put(root: Path, *names: str, at: int = LONG_AGO) -> None:
         os.utime(path, (at, at))
 
 
-def seen(folder: Folder) -> list[str]:
+def seen(folder: SourceFolder) -> list[str]:
     return sorted(path for path, _ in folder.look())
 
 
 def test_a_folder_that_stands_still_is_not_listed_again(tmp_path: Path, clock: ManualClock) -> None:
     put(tmp_path, "a", "deep/b", "deep/er/c")
-    folder = Folder(tmp_path, clock)
+    folder = SourceFolder(tmp_path, clock)
     assert seen(folder) == ["a", "deep/b", "deep/er/c"]
     assert seen(folder) == []
     (tmp_path / "deep" / "d").touch()
@@ -47,7 +47,7 @@ def test_a_file_that_comes_in_the_tick_of_the_listing_is_not_missed(
     """The folder's time is the same before and after: it says nothing yet."""
     now = clock.now_ms() // 1000
     put(tmp_path, "a", at=now)
-    folder = Folder(tmp_path, clock)
+    folder = SourceFolder(tmp_path, clock)
     assert seen(folder) == ["a"]
     put(tmp_path, "b", at=now)
     assert seen(folder) == ["a", "b"]
@@ -63,7 +63,7 @@ def test_clocks_that_differ_delay_a_new_file_and_do_not_hide_it(
     """The time of a file server's folder against our own clock; or a time that never moves."""
     at = clock.now_ms() // 1000 + ahead_s
     put(tmp_path, "a", at=at)
-    folder = Folder(tmp_path, clock)
+    folder = SourceFolder(tmp_path, clock)
     assert seen(folder) == ["a"]
     put(tmp_path, "b", at=at)
     clock.advance(LIST_AGAIN_S)
@@ -72,7 +72,7 @@ def test_clocks_that_differ_delay_a_new_file_and_do_not_hide_it(
 
 def test_a_folder_that_is_gone_and_comes_back_is_listed(tmp_path: Path, clock: ManualClock) -> None:
     put(tmp_path, "deep/a")
-    folder = Folder(tmp_path, clock)
+    folder = SourceFolder(tmp_path, clock)
     assert seen(folder) == ["deep/a"]
     (tmp_path / "deep").rename(tmp_path / "_away")
     assert seen(folder) == []
@@ -82,7 +82,7 @@ def test_a_folder_that_is_gone_and_comes_back_is_listed(tmp_path: Path, clock: M
 
 def test_a_listing_that_is_broken_off_does_not_count(tmp_path: Path, clock: ManualClock) -> None:
     put(tmp_path, "a", "b")
-    folder = Folder(tmp_path, clock)
+    folder = SourceFolder(tmp_path, clock)
     next(folder.look())
     assert seen(folder) == ["a", "b"]
 
@@ -92,18 +92,18 @@ def test_a_link_that_leads_back_is_refused_by_name(tmp_path: Path) -> None:
     put(tmp_path, "in/a")
     (tmp_path / "in" / "again").symlink_to(tmp_path / "in")
     with pytest.raises(Refused, match="contains itself") as raised:
-        seen(Folder(tmp_path / "in"))
+        seen(SourceFolder(tmp_path / "in"))
     assert raised.value.where == str(tmp_path / "in" / "again")
 
 
 def test_links_to_other_folders_are_followed(tmp_path: Path) -> None:
     put(tmp_path, "there/a", "in/b")
     (tmp_path / "in" / "link").symlink_to(tmp_path / "there")
-    assert seen(Folder(tmp_path / "in")) == ["b", "link/a"]
+    assert seen(SourceFolder(tmp_path / "in")) == ["b", "link/a"]
 
 
 def test_a_folder_that_is_none_is_named(tmp_path: Path) -> None:
     for what in ("not there", "is a file"):
         with pytest.raises(NotFound, match=what):
-            seen(Folder(tmp_path / "in"))
+            seen(SourceFolder(tmp_path / "in"))
         (tmp_path / "in").touch()

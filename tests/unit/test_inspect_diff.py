@@ -18,7 +18,7 @@ from lamina.errors import NotFound, StateChanged, UsageError
 from lamina.inspect import Counts, OperatorDiff, diff, open_archive
 from lamina.inspect import diff as diff_function
 from lamina.inspect.compare import differing, match
-from lamina.inspect.view import Lists, Placed
+from lamina.inspect.view import Lists, PlacedIdentity
 from lamina.inspect.windows import parts, windows
 from lamina.state.layers import PlacedRun
 from lamina.state.operator import OperatorState
@@ -36,7 +36,7 @@ def lists(*changes: Change, partitions: int = 1, schema: StateSchema = KV) -> Li
     runs = [run_of_batch(kv(change), name=str(sorted(change.items()))) for change in changes]
     placed = [PlacedRun(run, EVERYTHING) for run in runs]
     state = OperatorState.open(schema, partitions, placed=placed)
-    return Lists(state, tuple(Placed(run.name, EVERYTHING) for run in runs))
+    return Lists(state, tuple(PlacedIdentity(run.name, EVERYTHING) for run in runs))
 
 
 def folded(*changes: Change) -> dict[int, int]:
@@ -113,7 +113,9 @@ def test_the_same_runs_are_not_compared_and_their_part_is_as_large_as_can_be() -
     half = SlotRange.of_partition(1, 2)
     run = run_of_batch(kv({3: 3}, slots=[half.first + 5]), name="more")
     placed = [PlacedRun(r, EVERYTHING) for r in left.state.runs()[:1]] + [PlacedRun(run, half)]
-    more = Lists(OperatorState.open(KV, 2, placed=placed), (*right.placed, Placed("more", half)))
+    more = Lists(
+        OperatorState.open(KV, 2, placed=placed), (*right.placed, PlacedIdentity("more", half))
+    )
     assert [p.same for p in parts(right, more)] == [True, False]
 
 

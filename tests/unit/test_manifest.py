@@ -18,16 +18,16 @@ from lamina.format.canonical import sha256_hex
 from lamina.format.manifest import (
     Artifact,
     CheckpointManifest,
-    Committed,
     ConnectorCheckpoint,
     Failed,
     OperatorCheckpoint,
     OperatorRuns,
     OutputFile,
     Pending,
-    PlacedRun,
-    Run,
+    PlacedEntry,
+    RunEntry,
     Sidecar,
+    SinkCommitted,
     decode,
     encode,
     pipeline_hash,
@@ -44,11 +44,11 @@ HEAD = CheckpointManifest(checkpoint_id=ID, epoch=5, timestamp_ms=1, generation=
 FULL = Path(__file__).parents[1] / "golden" / "v3" / "full.json"
 
 
-def stored(operator: str, partition: int, first: int, last: int, size: int = 10) -> PlacedRun:
+def stored(operator: str, partition: int, first: int, last: int, size: int = 10) -> PlacedEntry:
     kind = "snap" if first == 1 else "delta"
     path = relative(RunName(ID, operator, partition, first, last, kind))
-    run = Run(kind, first, last, size, rows=1, sha256=SHA, path=path)
-    return PlacedRun(operator, partition, run)
+    run = RunEntry(kind, first, last, size, rows=1, sha256=SHA, path=path)
+    return PlacedEntry(operator, partition, run)
 
 
 def document(manifest: CheckpointManifest = HEAD) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def test_inline_state_with_another_digest_is_corrupt() -> None:
         OperatorCheckpoint(state_b64="AAEC", sha256=SHA).decode_inline()
     with pytest.raises(DigestMismatch):
         replace(
-            Run.inline("snap", b"x", first_epoch=1, last_epoch=1, rows=1), sha256=SHA
+            RunEntry.inline("snap", b"x", first_epoch=1, last_epoch=1, rows=1), sha256=SHA
         ).decode_inline()
 
 
@@ -149,7 +149,7 @@ def test_names_are_sorted_and_completed() -> None:
         source_offsets={"m": ConnectorCheckpoint.new(5)},
         sink_names=("y",),
         sink_epochs={"b": 5},
-        sink_commit_statuses={"b": Committed(), "c": Pending()},
+        sink_commit_statuses={"b": SinkCommitted(), "c": Pending()},
     )
     built = with_runs(head, [])
     assert built.source_names == ("a", "m", "z")
@@ -162,7 +162,7 @@ def test_the_same_run_twice_is_refused() -> None:
 
 
 def test_artifacts_lists_every_file_once_and_sorted() -> None:
-    inline = PlacedRun("a", 0, Run.inline("snap", b"x", first_epoch=1, last_epoch=1, rows=1))
+    inline = PlacedEntry("a", 0, RunEntry.inline("snap", b"x", first_epoch=1, last_epoch=1, rows=1))
     manifest = replace(
         with_runs(HEAD, [inline, stored("a", 1, 1, 5)]),
         sidecar=Sidecar(f"{ID}/state.bin", 3, SHA),
@@ -179,7 +179,7 @@ def test_artifacts_lists_every_file_once_and_sorted() -> None:
 
 
 def test_statuses_are_written_as_serde_wrote_them() -> None:
-    statuses = {"a": Pending(), "b": Committed(), "c": Failed("why")}
+    statuses = {"a": Pending(), "b": SinkCommitted(), "c": Failed("why")}
     written = document(replace(HEAD, sink_commit_statuses=statuses))["sink_commit_statuses"]
     assert written == {"a": "Pending", "b": "Committed", "c": {"Failed": "why"}}
 

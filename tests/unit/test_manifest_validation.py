@@ -15,8 +15,6 @@ from lamina.format.findings import RULES, Severity
 from lamina.format.manifest import (
     KEYED_STATE,
     CheckpointManifest,
-    Column,
-    Committed,
     ConnectorCheckpoint,
     Failed,
     KeyedState,
@@ -25,8 +23,10 @@ from lamina.format.manifest import (
     Origin,
     OutputFile,
     Pending,
-    Run,
+    RunEntry,
     Sidecar,
+    SinkCommitted,
+    StateColumn,
 )
 from lamina.format.validation import check, validate
 from lamina.ids import CheckpointId
@@ -34,10 +34,10 @@ from lamina.ids import CheckpointId
 OWN = CheckpointId.from_parts(1_760_000_000_000, 2)
 PARENT = CheckpointId.from_parts(1_750_000_000_000, 1)
 SHA = "ab" * 32
-SNAP = Run(
+SNAP = RunEntry(
     "snap", 1, 8, 100, rows=1, sha256=SHA, path=f"{PARENT}/operators/agg/partition-0-1-8.snap"
 )
-DELTA = Run(
+DELTA = RunEntry(
     "delta", 9, 12, 50, rows=1, sha256=SHA, path=f"{OWN}/operators/agg/partition-0-9-12.delta"
 )
 OUTPUT = OutputFile(12, f"{OWN}/output/slow/12/part-0.parquet", 10, SHA, 1)
@@ -55,7 +55,7 @@ SOUND = CheckpointManifest(
     source_offsets={"trades": ConnectorCheckpoint({"0": "1"}, 12)},
     table_offsets={"rates": ConnectorCheckpoint({"version": "1"}, 12)},
     sink_epochs={"fast": 12, "slow": 11},
-    sink_commit_statuses={"fast": Committed(), "slow": Pending()},
+    sink_commit_statuses={"fast": SinkCommitted(), "slow": Pending()},
     operators={"agg": OperatorRuns({0: (SNAP, DELTA)})},
     operator_states={
         "dedup": OperatorCheckpoint.inline(b"small"),
@@ -83,7 +83,7 @@ def legacy(**changes: Any) -> CheckpointManifest:
     return replace(LEGACY, **changes)
 
 
-def runs(*listed: Run, partition: int = 0, **changes: Any) -> CheckpointManifest:
+def runs(*listed: RunEntry, partition: int = 0, **changes: Any) -> CheckpointManifest:
     return sound(operators={"agg": OperatorRuns({partition: listed})}, **changes)
 
 
@@ -91,9 +91,9 @@ KEYED_SNAP = replace(SNAP, ranks=(0, 255))
 
 
 def keyed(
-    *listed: Run, partition: int = 0, of: int = 1, features: tuple[str, ...] = (KEYED_STATE,)
+    *listed: RunEntry, partition: int = 0, of: int = 1, features: tuple[str, ...] = (KEYED_STATE,)
 ) -> CheckpointManifest:
-    columns = KeyedState(of, "spark-1", (Column("k", "int64"),), (Column("n", "int64"),))
+    columns = KeyedState(of, "spark-1", (StateColumn("k", "int64"),), (StateColumn("n", "int64"),))
     return sound(
         operators={"agg": OperatorRuns({partition: listed}, keyed=columns)}, features=features
     )
@@ -157,7 +157,7 @@ CASES: dict[str, Callable[[], CheckpointManifest]] = {
     "M052": lambda: sound(parent_id=None),
     "M053": runs,
     "M054": lambda: runs(
-        replace(Run.inline("snap", b"x", first_epoch=1, last_epoch=1, rows=1), size=2)
+        replace(RunEntry.inline("snap", b"x", first_epoch=1, last_epoch=1, rows=1), size=2)
     ),
     "M055": lambda: keyed(KEYED_SNAP, features=()),
     "M056": lambda: keyed(KEYED_SNAP, of=3),
@@ -247,7 +247,7 @@ def test_another_vnode_count_is_sound_where_it_is_expected() -> None:
         ("M011", sound(sink_names=("fast", "fast", "slow"))),
         ("M011", sound(features=("x", "x"))),
         ("M033", states(dedup=OperatorCheckpoint(state_b64="%%%"))),
-        ("M033", runs(Run("snap", 1, 1, 1, sha256=SHA, state_b64="eA=="))),
+        ("M033", runs(RunEntry("snap", 1, 1, 1, sha256=SHA, state_b64="eA=="))),
         ("M048", runs(replace(SNAP, last_epoch=7))),
         ("M048", runs(replace(SNAP, kind="delta", first_epoch=1))),
         ("M048", sound(output={"slow": (replace(OUTPUT, path=SNAP.path or ""),)})),
@@ -265,7 +265,9 @@ def test_variants_are_found_too(code: str, manifest: CheckpointManifest) -> None
 
 
 def test_runs_that_cover_the_first_epoch_need_no_base() -> None:
-    first = Run("delta", 1, 3, 1, sha256=SHA, path=f"{OWN}/operators/agg/partition-0-1-3.delta")
+    first = RunEntry(
+        "delta", 1, 3, 1, sha256=SHA, path=f"{OWN}/operators/agg/partition-0-1-3.delta"
+    )
     assert codes(runs(first)) == set()
 
 
@@ -338,7 +340,7 @@ def test_after_a_change_of_p_partitions_share_files_and_nothing_is_wrong() -> No
     slices = [replace(KEYED_SNAP, ranks=(64 * rank, 64 * rank + 63)) for rank in range(4)]
     path = f"{OWN}/operators/agg/partition-2-9-12.delta"
     delta = replace(DELTA, path=path, ranks=(64, 127))
-    columns = KeyedState(4, "spark-1", (Column("k", "int64"),), ())
+    columns = KeyedState(4, "spark-1", (StateColumn("k", "int64"),), ())
     lists = {0: (slices[0],), 1: (slices[2],), 2: (slices[1], delta), 3: (slices[3],)}
     manifest = sound(operators={"agg": OperatorRuns(lists, keyed=columns)}, features=(KEYED_STATE,))
     assert not [f for f in validate(manifest) if f.severity is Severity.ERROR]
@@ -372,7 +374,9 @@ def test_two_entries_of_one_file_that_disagree_are_not_slices_of_it() -> None:
         ((SNAP,), "M057"),
     ],
 )
-def test_runs_that_have_vnodes_in_common_are_in_order(listed: tuple[Run, ...], code: str) -> None:
+def test_runs_that_have_vnodes_in_common_are_in_order(
+    listed: tuple[RunEntry, ...], code: str
+) -> None:
     assert code in codes(keyed(*listed))
 
 

@@ -20,8 +20,8 @@ from lamina.format.manifest import (
     CheckpointManifest,
     ConnectorCheckpoint,
     OperatorCheckpoint,
-    PlacedRun,
-    Run,
+    PlacedEntry,
+    RunEntry,
     decode,
     encode,
     with_runs,
@@ -117,7 +117,7 @@ def part(partition: int, data: bytes, first_epoch: int = 1) -> PartitionData:
     return PartitionData("op1", partition, kind, first_epoch, 5, 1, data)  # type: ignore[arg-type]
 
 
-def committed(checkpointer: Checkpointer, *runs: PlacedRun, begin: Begin) -> CheckpointManifest:
+def committed(checkpointer: Checkpointer, *runs: PlacedEntry, begin: Begin) -> CheckpointManifest:
     head = CheckpointManifest(
         checkpoint_id=begin.id, epoch=5, timestamp_ms=1, generation=begin.generation
     )
@@ -282,7 +282,7 @@ def test_a_v2_manifest_is_read_with_all_it_says() -> None:
     assert str(manifest.parent_id) == document["parent_id"]
     operator = manifest.operators["window-agg"]
     assert operator.total_bytes == 1280
-    assert operator.partitions[0][0] == Run(
+    assert operator.partitions[0][0] == RunEntry(
         "snap", 0, 10, 1024, sha256="abcd1234", path="operators/window-agg/partition-0.snap"
     )
     assert (operator.partitions[1][0].kind, operator.partitions[1][0].sha256) == ("delta", None)

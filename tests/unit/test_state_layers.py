@@ -90,7 +90,7 @@ def test_rows_of_a_run_outside_its_part_do_not_count(tmp_path: Path) -> None:
     state = StatePartition(KV, layers)
     assert len(layers) == 1
     assert as_dict(state) == {1: 1, 2: 20}
-    assert as_dict(state.merge(range(1), in_files(tmp_path, KV))) == {1: 1, 2: 20}
+    assert as_dict(state.compact(range(1), in_files(tmp_path, KV))) == {1: 1, 2: 20}
     done = state.apply(kv({2: 5, 3: 5}, slots=[60, 70]))
     assert done.old.values.column("v").to_pylist() == [20, None]
 
@@ -100,7 +100,7 @@ def test_runs_of_empty_partitions_make_an_empty_layer(tmp_path: Path) -> None:
     placed = [PlacedRun(run_of_batch(empty), LOW), PlacedRun(run_of_batch(empty), HIGH)]
     state = StatePartition(KV, stack(placed, EVERYTHING))
     assert as_dict(state) == {}
-    merged = state.merge(range(1), in_files(tmp_path, KV))
+    merged = state.compact(range(1), in_files(tmp_path, KV))
     assert as_dict(merged) == {}
     assert stack([], EVERYTHING) == ()
 

@@ -71,7 +71,7 @@ def test_a_state_without_values_knows_its_keys(tmp_path: Path) -> None:
     assert found == {2: True, 3: False}
     state = state.with_run(run_of_batch(done.run))
     assert state.get(keys(1, 2, 3)).found.tolist() == [True, False, True]
-    state = state.merge(range(2), in_files(tmp_path, schema))
+    state = state.compact(range(2), in_files(tmp_path, schema))
     assert sorted(row["k"] for row in scanned(state.scan())) == [1, 3]
 
 
@@ -175,16 +175,16 @@ def test_a_merge_after_a_delete_starts_anew() -> None:
 
 def test_a_delete_that_is_merged_above_the_bottom_still_hides(tmp_path: Path) -> None:
     state = apply_all(StatePartition(KV), kv({1: 1, 2: 2}), kv({1: None}), kv({3: 3}))
-    state = state.merge(range(1, 3), in_files(tmp_path, KV))
+    state = state.compact(range(1, 3), in_files(tmp_path, KV))
     assert state.runs[1].rows == 2
     assert as_dict(state) == {2: 2, 3: 3}
-    state = state.merge(range(2), in_files(tmp_path / "bottom", KV))
+    state = state.compact(range(2), in_files(tmp_path / "bottom", KV))
     assert (len(state.runs), state.runs[0].rows) == (1, 2), "the bottom has no deletes"
 
 
 def test_an_older_list_goes_on_reading_what_it_had(tmp_path: Path) -> None:
     before = apply_all(StatePartition(KV), kv({1: 1}))
-    after = apply_all(before, kv({1: 2})).merge(range(2), in_files(tmp_path, KV))
+    after = apply_all(before, kv({1: 2})).compact(range(2), in_files(tmp_path, KV))
     assert (as_dict(before), as_dict(after)) == ({1: 1}, {1: 2})
 
 
@@ -216,7 +216,7 @@ def test_rows_go_once_and_stay_away(tmp_path: Path) -> None:
     assert not state.get(keys(1, 2, 3)).found.any()
     assert state.get(keys(4)).found.all(), "no time, no end"
     for chosen in (range(1, 3), range(2)):
-        state = state.merge(chosen, in_files(tmp_path / str(chosen.start), TIMED))
+        state = state.compact(chosen, in_files(tmp_path / str(chosen.start), TIMED))
         assert [row["k"] for row in scanned(state.scan())] == [4]
         assert state.floor == 31
     assert state.runs[0].rows == 1
@@ -242,7 +242,7 @@ def test_an_expired_value_does_not_bring_back_the_one_below(tmp_path: Path) -> N
     gone, state = expired(state, 20)
     assert gone == [1]
     assert not state.get(keys(1)).found.any()
-    state = state.merge(range(1, 4), in_files(tmp_path, TIMED))
+    state = state.compact(range(1, 4), in_files(tmp_path, TIMED))
     assert not state.get(keys(1)).found.any()
     assert [row["k"] for row in scanned(state.scan())] == [2]
     (block,) = [state.runs[1].load(0)]

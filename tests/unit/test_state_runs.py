@@ -11,10 +11,10 @@ import pytest
 
 from lamina.errors import Corrupt, UsageError
 from lamina.state import run_file
-from lamina.state.merging import merged
 from lamina.state.partition import StatePartition
 from lamina.state.run import Run, TimeRange, find, run_of_batch, slots_of_batch, sort_order
 from lamina.state.run_file import open_run, write_run
+from lamina.state.scanning import scan_runs
 from lamina.state.schema import schema_of_run
 from lamina.state.vnodes import SlotRange, Slots
 from tests.unit.states import EPOCH, KV, WINDOWED, apply_all, as_dict, kv, made, scanned
@@ -77,7 +77,7 @@ def test_a_slot_that_goes_on_in_the_next_blocks_is_found_whole(
     assert look(run, asked, slots) == {key: -key for key in keys}
     absent = sorted(range(1, 80, 2), key=lambda key: key % slot_count)
     assert look(run, absent, np.array([(k % slot_count) << 50 for k in absent], np.uint64)) == {}
-    again = scanned(merged([run, run], KV, bottom=True))
+    again = scanned(scan_runs([run, run], KV, bottom=True))
     assert sorted(row["k"] for row in again) == keys
 
 

@@ -177,7 +177,7 @@ def test_old_runs_are_read_with_wider_columns(
     assert olds == {3: {"w": None, "v": old}, 4: {"w": None, "v": None}}
     state = state.with_run(run_of_batch(done.run))
     expected = dict.fromkeys(range(3), (None, old)) | {3: ("x", new), 4: ("y", new)}
-    for each in (state, state.merge(range(2), in_files(tmp_path / "merged", wide))):
+    for each in (state, state.compact(range(2), in_files(tmp_path / "merged", wide))):
         assert {row["k"]: (row["w"], row["v"]) for row in scanned(each.scan())} == expected
         looked = each.get(pa.record_batch({"k": pa.array([0, 3, 9])}))
         assert looked.found.tolist() == [True, True, False]

@@ -14,7 +14,7 @@ from lamina.errors import LaminaError, NotFound, StoreUnavailable, UsageError
 from lamina.format.canonical import sha256_hex
 from lamina.format.findings import Severity
 from lamina.format.log import Begin, Hint, encode_begin, encode_hint
-from lamina.format.manifest import CheckpointManifest, PlacedRun, Run, encode, read_states
+from lamina.format.manifest import CheckpointManifest, PlacedEntry, RunEntry, encode, read_states
 from lamina.store import MemoryStore, Store
 from lamina.testing import Fault, FaultKind, FaultyStore
 from tests.unit.checkpoints import (
@@ -42,13 +42,13 @@ def scenery() -> dict[str, bytes]:
     first = take_checkpoint(pipeline, 1, partitions=[0])
     begin = pipeline.begin()
     runs = save_runs(pipeline, begin, 2, partitions=[0])
-    inline = Run.inline("snap", INLINE, first_epoch=1, last_epoch=2, rows=1)
+    inline = RunEntry.inline("snap", INLINE, first_epoch=1, last_epoch=2, rows=1)
     states, sidecar = pipeline.save_states(begin.id, STATES, inline_bytes_max=8)
     output = pipeline.save_output(begin.id, "sink", ROWS, epoch=2, file="a", rows=1)
     pipeline.commit(
         begin,
         replace(
-            manifest_of(2, [*runs, PlacedRun("sum", 1, inline)]),
+            manifest_of(2, [*runs, PlacedEntry("sum", 1, inline)]),
             operator_states=states,
             sidecar=sidecar,
             output={"sink": (output,)},

@@ -19,7 +19,7 @@ from lamina.format.manifest_model import (
     CheckpointManifest,
     OperatorCheckpoint,
     OperatorRuns,
-    Run,
+    RunEntry,
     Sidecar,
 )
 from lamina.format.manifest_v1 import read_states
@@ -75,8 +75,8 @@ def _copied(
 
 
 def _copy(
-    checkpointer: Checkpointer, begin: Begin, place: tuple[str, int], run: Run, folder: Path
-) -> Run:
+    checkpointer: Checkpointer, begin: Begin, place: tuple[str, int], run: RunEntry, folder: Path
+) -> RunEntry:
     if run.path is None:
         return run
     local = folder / new_writer_id(checkpointer.clock)

@@ -27,8 +27,8 @@ from lamina.format.manifest import (
     CheckpointManifest,
     OperatorCheckpoint,
     OutputFile,
-    PlacedRun,
-    Run,
+    PlacedEntry,
+    RunEntry,
     Sidecar,
 )
 from lamina.format.names import CheckpointPaths, RunKind, RunName, relative
@@ -108,7 +108,7 @@ class Checkpointer:
         first_epoch: int,
         last_epoch: int,
         rows: int,
-    ) -> Run:
+    ) -> RunEntry:
         """Save a bottom run; returns what the manifest says about it."""
         part = PartitionData(operator, partition, "snap", first_epoch, last_epoch, rows, data)
         return self._save_run(id, part)
@@ -123,14 +123,14 @@ class Checkpointer:
         first_epoch: int,
         last_epoch: int,
         rows: int,
-    ) -> Run:
+    ) -> RunEntry:
         """Save a run that stands above others."""
         part = PartitionData(operator, partition, "delta", first_epoch, last_epoch, rows, data)
         return self._save_run(id, part)
 
     def save_partitions(
         self, id: CheckpointId, parts: Sequence[PartitionData]
-    ) -> tuple[PlacedRun, ...]:
+    ) -> tuple[PlacedEntry, ...]:
         """Save many runs at once; every one comes back, sorted by operator, partition and epoch.
 
         If one fails, no new one starts, those under way are waited for, and UploadFailed names
@@ -140,7 +140,7 @@ class Checkpointer:
         if len(set(paths)) != len(paths):
             twice = next(path for path in paths if paths.count(path) > 1)
             raise UsageError(f"two runs are to be saved as {twice}")
-        saved: dict[int, Run] = {}
+        saved: dict[int, RunEntry] = {}
         errors: list[Exception] = []
         with run_bounded(
             range(len(parts)),
@@ -156,7 +156,7 @@ class Checkpointer:
                     saved[done.item] = done.result
         if errors:
             raise self._upload_failed(errors, saved.values(), len(parts)) from errors[0]
-        placed = (PlacedRun(p.operator, p.partition, saved[i]) for i, p in enumerate(parts))
+        placed = (PlacedEntry(p.operator, p.partition, saved[i]) for i, p in enumerate(parts))
         return tuple(sorted(placed, key=lambda p: (p.operator, p.partition, p.run.last_epoch)))
 
     def save_output(
@@ -247,13 +247,13 @@ class Checkpointer:
         return manifest
 
     def load_artifact(
-        self, artifact: Artifact | Run | OutputFile | Sidecar, into: Path | None = None
+        self, artifact: Artifact | RunEntry | OutputFile | Sidecar, into: Path | None = None
     ) -> bytes:
         """The bytes a manifest names; or, streamed and in bounded memory, *into* a file.
 
         With *into* the result is empty: the file is there, whole and proven, or not at all.
         """
-        inline = artifact.decode_inline() if isinstance(artifact, Run) else None
+        inline = artifact.decode_inline() if isinstance(artifact, RunEntry) else None
         if inline is not None:
             if into is not None:
                 artifacts.write_into(inline, into, self.clock)
@@ -282,10 +282,10 @@ class Checkpointer:
 
     # steps
 
-    def _save_run(self, id: CheckpointId, part: PartitionData) -> Run:
+    def _save_run(self, id: CheckpointId, part: PartitionData) -> RunEntry:
         path = relative(_name(id, part))
         digest = artifacts.upload(self.store, self.paths.absolute(path), part.data)
-        return Run(
+        return RunEntry(
             kind=part.kind,
             first_epoch=part.first_epoch,
             last_epoch=part.last_epoch,
@@ -296,7 +296,7 @@ class Checkpointer:
         )
 
     def _upload_failed(
-        self, errors: Sequence[Exception], saved: Iterable[Run], total: int
+        self, errors: Sequence[Exception], saved: Iterable[RunEntry], total: int
     ) -> UploadFailed:
         uploaded = tuple(sorted(run.path for run in saved if run.path))
         return UploadFailed(

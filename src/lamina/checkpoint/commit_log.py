@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from lamina.clock import Clock, SystemClock, new_writer_id
-from lamina.disk import Owner
+from lamina.disk import OpenedBy
 from lamina.errors import AlreadyExists, LogDamaged, NotFound, Refused, StoreError
 from lamina.format.canonical import sha256_hex
 from lamina.format.log import (
@@ -62,7 +62,7 @@ class CommitLog:
         self._clock = clock or SystemClock()
         self._history: History | None = None
         self.generation = 0  # what this writer took over with; 0 for a reader or a tool
-        self._owner = Owner()
+        self._owner = OpenedBy()
         self.hint_error: StoreError | None = None  # a hint that could not be written does no harm
 
     def read(self) -> History:

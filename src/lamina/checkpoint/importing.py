@@ -29,7 +29,7 @@ from lamina.format.manifest_model import (
     Artifact,
     CheckpointManifest,
     OperatorRuns,
-    Run,
+    RunEntry,
 )
 from lamina.format.manifest_v1 import read_states
 from lamina.format.names import path_problem
@@ -125,7 +125,7 @@ def _check_whole(manifest: CheckpointManifest, where: str) -> None:
         )
 
 
-def _runs(manifest: CheckpointManifest) -> Iterator[Run]:
+def _runs(manifest: CheckpointManifest) -> Iterator[RunEntry]:
     for operator in manifest.operators.values():
         for runs in operator.partitions.values():
             yield from runs
@@ -173,7 +173,7 @@ def _upload(
         read_states(manifest, sidecar, source.store.url),
         inline_bytes_max=INLINE_BYTES_MAX,
     )
-    operators: dict[str, dict[int, tuple[Run, ...]]] = {}
+    operators: dict[str, dict[int, tuple[RunEntry, ...]]] = {}
     done = 0
     for place, run in _upload_runs(source, target, begin):
         done += run.size
@@ -187,7 +187,7 @@ def _upload(
 
 def _upload_runs(
     source: LaminarCheckpoint, target: Checkpointer, begin: Begin
-) -> Iterator[tuple[tuple[str, int], Run]]:
+) -> Iterator[tuple[tuple[str, int], RunEntry]]:
     with (
         typed_errors(tempfile.gettempdir()),
         tempfile.TemporaryDirectory(prefix="lamina-import-") as folder,

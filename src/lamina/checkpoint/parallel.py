@@ -35,8 +35,12 @@ def run_bounded(
     """Run *work* on every item, at most *limit* at once; give each as it ends, in any order.
 
     Items are drawn only when there is room, so they may be many. With *stop_on_error* no new one
-    starts after a failure. Leaving the block draws no more, and waits for what is under way.
+    starts after a failure. Leaving the block draws no more, and waits for what is under way. One
+    at a time needs no thread.
     """
+    if limit == 1:
+        yield _one_by_one(items, work, stop_on_error)
+        return
     workers = _Workers(iter(items), work, limit, stop_on_error)
     try:
         yield workers.results()
@@ -64,6 +68,23 @@ def run_all(
                 each(done.item, cast(R, done.result))
     if errors:
         raise errors[0]
+
+
+def _one_by_one(
+    items: Iterable[T], work: Callable[[T], R], stop_on_error: bool
+) -> Iterator[Done[T, R]]:
+    for item in items:
+        done = _call(item, work)
+        yield done
+        if done.error is not None and stop_on_error:
+            return
+
+
+def _call(item: T, work: Callable[[T], R]) -> Done[T, R]:
+    try:
+        return Done(item, work(item), None)
+    except Exception as error:  # noqa: BLE001  the caller decides what it means
+        return Done(item, None, error)
 
 
 class _Workers(Generic[T, R]):
@@ -116,7 +137,9 @@ class _Workers(Generic[T, R]):
     def _run(self) -> None:
         try:
             while (drawn := self._draw()) is not None:
-                self._done.put(self._call(drawn[0]))
+                done = _call(drawn[0], self._work)
+                self._ended = self._ended or (self._stop_on_error and done.error is not None)
+                self._done.put(done)
         except BaseException as error:  # noqa: BLE001  raised again by whoever reads the results
             self._ended = True
             self._done.put(error)
@@ -134,10 +157,3 @@ class _Workers(Generic[T, R]):
                 return (item,)
             self._ended = True
             return None
-
-    def _call(self, item: T) -> Done[T, R]:
-        try:
-            return Done(item, self._work(item), None)
-        except Exception as error:  # noqa: BLE001  the caller decides what it means
-            self._ended = self._ended or self._stop_on_error
-            return Done(item, None, error)

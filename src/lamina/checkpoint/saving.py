@@ -36,7 +36,7 @@ class Saved:
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
+class PipelineFacts:
     """What a manifest says beside state and offsets, if there is a pipeline around them."""
 
     record: PipelineRecord | None = None
@@ -45,7 +45,7 @@ class Pipeline:
     sink_statuses: Mapping[str, SinkCommitStatus] = field(default_factory=dict)
 
 
-NO_PIPELINE = Pipeline()
+NO_PIPELINE = PipelineFacts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Saver:
         operators: Mapping[str, OperatorState],
         *,
         base: CheckpointManifest | None,
-        pipeline: Pipeline = NO_PIPELINE,
+        pipeline: PipelineFacts = NO_PIPELINE,
     ) -> Saving:
         """Start one; what it gives may be an earlier one, which turns out to exist already.
 
@@ -157,7 +157,7 @@ class _Work:
     commit: CommitRecord
     operators: Mapping[str, OperatorState]
     base: CheckpointManifest | None
-    pipeline: Pipeline
+    pipeline: PipelineFacts
 
 
 def _unsaved(operators: Mapping[str, OperatorState]) -> dict[str, OperatorState]:

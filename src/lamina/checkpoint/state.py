@@ -1,8 +1,8 @@
 """Checkpoints of keyed state: only runs that the store does not have are uploaded.
 
-save      the lists of one epoch -> entries of a manifest; what lies in the WAL becomes a run file
-settle    lists that have gone on meanwhile take over the files and entries that were made
-restore   entries -> lists, for any P
+save       the lists of one epoch -> entries of a manifest; what lies in the WAL becomes a run file
+use_saved  lists that have gone on meanwhile take over the files and entries that were made
+restore    entries -> lists, for any P
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from lamina.checkpoint.checkpointer import Checkpointer, PartitionData
 from lamina.errors import StateChanged
 from lamina.format.inline import INLINE_BYTES_MAX
 from lamina.format.log import Begin
-from lamina.format.manifest_model import Column, KeyedState, OperatorRuns
-from lamina.format.manifest_model import Run as Entry
+from lamina.format.manifest_model import KeyedState, OperatorRuns, StateColumn
+from lamina.format.manifest_model import RunEntry as Entry
 from lamina.state.layers import PlacedRun
 from lamina.state.local import RunFolder
-from lamina.state.operator import HASH, OperatorState, columns_of, merge_runs
+from lamina.state.operator import HASH, OperatorState, columns_of, compact_runs
 from lamina.state.partition import StatePartition
 from lamina.state.run import Run
 from lamina.state.run_file import check_run, open_run, with_compression
@@ -81,10 +81,10 @@ def save(
     for name, operator in sorted(operators.items()):
         lists[name] = found = _Lists()
         for number, partition in enumerate(operator.partitions):
-            settled = _as_files(_grounded(partition, folder), operator.stored, folder)
-            found.partitions[number] = settled
-            found.listed[number] = [leaf for run in settled.runs for leaf in run.leaves]
-            uploads += _missing(name, number, settled, operator.stored)
+            as_files = _as_files(_grounded(partition, folder), operator.stored, folder)
+            found.partitions[number] = as_files
+            found.listed[number] = [leaf for run in as_files.runs for leaf in run.leaves]
+            uploads += _missing(name, number, as_files, operator.stored)
     budget = _inline_budget(operators, lists)
     fresh = _upload(checkpointer, begin, uploads, budget=budget, compression=compression)
     saved = {
@@ -94,15 +94,15 @@ def save(
     return SavedState(saved, sum(sizes), len(sizes))
 
 
-def settle(state: OperatorState, saved: SavedOperator) -> OperatorState:
+def use_saved(state: OperatorState, saved: SavedOperator) -> OperatorState:
     """Today's lists with the files of a checkpoint in place of the WAL runs they were made of."""
-    settled = replace(state, stored=saved.stored)
+    now = replace(state, stored=saved.stored)
     for number, partition in saved.partitions.items():
-        today = settled.partitions[number]
-        settled = settled.with_partition(number, _replaced(today, partition))
-    names = {leaf.name for run in settled.runs() for leaf in run.leaves}
-    kept = {name: entry for name, entry in settled.stored.items() if name in names}
-    return replace(settled, stored=kept)
+        today = now.partitions[number]
+        now = now.with_partition(number, _replaced(today, partition))
+    names = {leaf.name for run in now.runs() for leaf in run.leaves}
+    kept = {name: entry for name, entry in now.stored.items() if name in names}
+    return replace(now, stored=kept)
 
 
 def restore(
@@ -135,7 +135,7 @@ def check_keys(name: str, keyed: KeyedState, schema: StateSchema) -> None:
         )
 
 
-def _keys_text(keys: Sequence[Column], meanings: Sequence[str]) -> str:
+def _keys_text(keys: Sequence[StateColumn], meanings: Sequence[str]) -> str:
     names = meanings[: len(keys)] or [column.name for column in keys]
     return ", ".join(f"{name} {c.type}" for name, c in zip(names, keys, strict=True))
 
@@ -167,7 +167,7 @@ def _grounded(partition: StatePartition, folder: RunFolder) -> StatePartition:
         for index, run in enumerate(partition.runs)
         if not all(_is_held(leaf.within.cut(partition.within), held) for leaf in run.leaves)
     ]
-    return merge_runs(partition, range(gaps[-1] + 1), folder) if gaps else partition
+    return compact_runs(partition, range(gaps[-1] + 1), folder) if gaps else partition
 
 
 def _is_held(within: SlotRange, held: Iterable[tuple[int, int]]) -> bool:
@@ -187,15 +187,15 @@ def _as_files(
     end = len(runs)
     while end:
         start = end
-        while start and not _is_settled(runs[start - 1], stored):
+        while start and not _stays(runs[start - 1], stored):
             start -= 1
         if start < end:
-            partition = merge_runs(partition, range(start, end), folder)
+            partition = compact_runs(partition, range(start, end), folder)
         end = start - 1 if start else 0
     return partition
 
 
-def _is_settled(run: Run, stored: Mapping[str, Entry]) -> bool:
+def _stays(run: Run, stored: Mapping[str, Entry]) -> bool:
     """Whether the store has it, or a file that can be uploaded as it is."""
     if not run.parts and run.path is not None and run.name not in stored:
         return True
@@ -299,7 +299,7 @@ def _replaced(today: StatePartition, saved: StatePartition) -> StatePartition:
     for made in saved.runs:
         inputs = [name for name in made.inputs if name in names]
         if not inputs or len(inputs) != len(made.inputs):
-            continue  # another merge has taken them in meanwhile
+            continue  # another compaction has taken them in meanwhile
         start = names.index(inputs[0])
         if names[start : start + len(inputs)] == list(made.inputs):
             runs[start : start + len(inputs)] = [made]

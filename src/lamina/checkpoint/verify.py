@@ -20,7 +20,7 @@ from lamina.format import manifest as manifests
 from lamina.format import validation
 from lamina.format.findings import Finding, Severity
 from lamina.format.log import Committed, Hint, decode_hint, encode_hint
-from lamina.format.manifest import Artifact, CheckpointManifest, OperatorCheckpoint, Run
+from lamina.format.manifest import Artifact, CheckpointManifest, OperatorCheckpoint, RunEntry
 from lamina.ids import CheckpointId
 from lamina.protocol.history import EMPTY, History, follow
 
@@ -258,7 +258,7 @@ class _Work:
 def _inline(manifest: CheckpointManifest, key: str) -> Iterator[Problem]:
     """States inside the manifest have digests of their own."""
     runs = [r for o in manifest.operators.values() for rs in o.partitions.values() for r in rs]
-    states: list[Run | OperatorCheckpoint] = [*manifest.operator_states.values(), *runs]
+    states: list[RunEntry | OperatorCheckpoint] = [*manifest.operator_states.values(), *runs]
     for state in states:
         try:
             state.decode_inline(key)

@@ -21,7 +21,7 @@ from lamina.connectors.files import FileRange
 from lamina.connectors.json_text import JsonText
 from lamina.connectors.partitions import by_chain
 from lamina.pipeline.model import Column as Definition
-from lamina.pipeline.model import Source
+from lamina.pipeline.model import DeclaredSource
 
 CORRUPT = "_lamina_corrupt"
 _PATTERN = re.compile(r"([\\{}\[\]*?])")
@@ -58,7 +58,9 @@ class _Group:
 class FileFrames:
     """The rows of a source's files."""
 
-    def __init__(self, source: Source, options: Mapping[str, str], *, keeps_bad_rows: bool) -> None:
+    def __init__(
+        self, source: DeclaredSource, options: Mapping[str, str], *, keeps_bad_rows: bool
+    ) -> None:
         """*options* are those of Spark's reader, by their names in lower case."""
         self._source = source
         self._format = source.format

@@ -25,7 +25,7 @@ from lamina.connectors.file_status import (
     look,
     with_ends,
 )
-from lamina.connectors.folder import Folder
+from lamina.connectors.folder import SourceFolder
 from lamina.connectors.read_files import ReadFiles
 from lamina.engine.model import Offset, SourceRange
 from lamina.engine.ports import Limits, SourceMemory
@@ -104,7 +104,7 @@ class FilesSource:
     # steps
 
     def _forget(self) -> None:
-        self._folder = Folder(self._given.resolve(), self._clock)
+        self._folder = SourceFolder(self._given.resolve(), self._clock)
         self._waiting: set[str] = set()
         self._queue: list[tuple[int, str]] = []  # a heap of what is waiting, oldest first
         self._taken: list[tuple[int, str]] = []  # off the heap for the last plan
@@ -129,7 +129,7 @@ class FilesSource:
     def _look(self, read: ReadFiles) -> None:
         folder = self._given.resolve()
         if folder != self._folder.path:  # a link leads elsewhere now
-            self._folder = Folder(folder, self._clock)
+            self._folder = SourceFolder(folder, self._clock)
         known: dict[str, int] = {}
         for path, inode in self._folder.look():
             if path in read:

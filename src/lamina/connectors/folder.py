@@ -32,7 +32,7 @@ class _Listed:
     folders: tuple[str, ...]
 
 
-class Folder:
+class SourceFolder:
     """All that lies below *path*, followed through symbolic links."""
 
     def __init__(self, path: Path, clock: Clock | None = None) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lamina.engine.model import Offset, SourceRange
 from lamina.engine.ports import Limits, SourceMemory
-from lamina.pipeline.model import Source
+from lamina.pipeline.model import DeclaredSource
 from lamina.pipeline.tokens import bad_at
 from lamina.state.schema import StateSchema
 
@@ -84,7 +84,7 @@ def numbers(spark: SparkSession, planned: SourceRange) -> DataFrame:
     )
 
 
-def chosen(source: Source, made: Mapping[str, Made], *, file: str) -> list[str]:
+def chosen(source: DeclaredSource, made: Mapping[str, Made], *, file: str) -> list[str]:
     """The SQL of the columns that a source names; each must be one of *made*, of its type."""
     known = {name.lower(): each for name, each in made.items()}
     columns = []

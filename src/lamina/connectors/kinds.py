@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from lamina.connectors.spark_source import SparkSource
-    from lamina.engine.ports import Output
-    from lamina.engine.ports import Sink as EngineSink
-    from lamina.pipeline.model import Sink, Source
+    from lamina.engine.ports import Output, Sink
+    from lamina.pipeline.model import DeclaredSink, DeclaredSource
     from lamina.workspace.base import Notes
 
 BAD_ROWS_PATH = "bad_rows_path"
@@ -75,7 +74,7 @@ class Given:
 class SourceContext:
     """What a source is checked and opened with."""
 
-    source: Source
+    source: DeclaredSource
     given: Given
 
 
@@ -83,7 +82,7 @@ class SourceContext:
 class SinkContext:
     """What a sink is opened with."""
 
-    sink: Sink
+    sink: DeclaredSink
     given: Given
     notes: Notes  # of the pipeline's workspace, for what the sink itself cannot remember
     out: TextIO  # for people
@@ -109,7 +108,7 @@ class SinkKind:
 
     name: str
     doc: str
-    open: Callable[[SinkContext], EngineSink]
+    open: Callable[[SinkContext], Sink]
     delivery: str  # what it promises, for people
     options: tuple[DeclaredOption, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)

@@ -23,14 +23,13 @@ from lamina.connectors.kinds import (
 )
 from lamina.connectors.options import option_of, read_options
 from lamina.connectors.registry import sink_kind, sink_names, source_kind, source_names
-from lamina.pipeline.model import Pipeline, Sink, Source
+from lamina.pipeline.model import DeclaredSink, DeclaredSource, Pipeline
 from lamina.pipeline.tokens import bad_at
 from lamina.workspace.notes import LocalNotes
 
 if TYPE_CHECKING:
     from lamina.connectors.spark_source import SparkSource
-    from lamina.engine.ports import Output
-    from lamina.engine.ports import Sink as EngineSink
+    from lamina.engine.ports import Output, Sink
 
 
 def check_connectors(pipeline: Pipeline, folder: Path, *, file: str = "pipeline") -> None:
@@ -49,7 +48,7 @@ def check_connectors(pipeline: Pipeline, folder: Path, *, file: str = "pipeline"
                 _check_not_read(sink, path, source, folder, file)
 
 
-def check_source(source: Source, folder: Path, *, file: str = "pipeline") -> SourceContext:
+def check_source(source: DeclaredSource, folder: Path, *, file: str = "pipeline") -> SourceContext:
     """What a source is opened with; relative paths are below *folder*."""
     kind = _source_kind(source, file)
     context = SourceContext(source, read_options(source, kind, folder, file=file))
@@ -57,7 +56,7 @@ def check_source(source: Source, folder: Path, *, file: str = "pipeline") -> Sou
     return context
 
 
-def open_source(source: Source, folder: Path, *, file: str = "pipeline") -> SparkSource:
+def open_source(source: DeclaredSource, folder: Path, *, file: str = "pipeline") -> SparkSource:
     return _source_kind(source, file).open(check_source(source, folder, file=file))
 
 
@@ -69,7 +68,7 @@ def open_sinks(
     file: str = "pipeline",
     out: TextIO | None = None,
     outputs: Mapping[str, Output] | None = None,
-) -> dict[str, EngineSink]:
+) -> dict[str, Sink]:
     """All of them, by name. Without *outputs* they can be asked where they stand, and no more."""
     check_connectors(pipeline, folder, file=file)
     return {
@@ -81,26 +80,26 @@ def open_sinks(
 
 
 def open_sink(
-    sink: Sink,
+    sink: DeclaredSink,
     folder: Path,
     *,
     home: Path,
     file: str = "pipeline",
     out: TextIO | None = None,
     output: Output | None = None,
-) -> EngineSink:
+) -> Sink:
     """*home* takes what a sink without a memory has to remember; *out* is for people."""
     kind = _sink_kind(sink, file)
     given = read_options(sink, kind, folder, file=file)
     return kind.open(SinkContext(sink, given, LocalNotes(home), out or sys.stdout, output))
 
 
-def delivery_of(sink: Sink, *, file: str = "pipeline") -> str:
+def delivery_of(sink: DeclaredSink, *, file: str = "pipeline") -> str:
     """What a sink promises, for people."""
     return _sink_kind(sink, file).delivery
 
 
-def missing_folders(source: Source, folder: Path, *, file: str = "pipeline") -> list[Path]:
+def missing_folders(source: DeclaredSource, folder: Path, *, file: str = "pipeline") -> list[Path]:
     """Folders that a source reads and that are not there."""
     return [path for path in _folders(source, OptionType.INPUT, folder, file) if not path.exists()]
 
@@ -113,22 +112,22 @@ def bad_rows_name(source: str) -> str:
     return f"{source} bad rows"
 
 
-def sinks_of(pipeline: Pipeline) -> tuple[Sink, ...]:
+def sinks_of(pipeline: Pipeline) -> tuple[DeclaredSink, ...]:
     """The sinks of a pipeline, and one for each source that keeps its bad rows."""
     kept = bad_row_streams(pipeline).values()
     return (*pipeline.sinks.values(), *(_bad_rows(source) for source in kept))
 
 
-def bad_row_streams(pipeline: Pipeline) -> dict[str, Source]:
+def bad_row_streams(pipeline: Pipeline) -> dict[str, DeclaredSource]:
     """The streams of bad rows, by name, and the sources that keep them."""
     kept = (source for source in pipeline.sources.values() if option_of(source, BAD_ROWS_PATH))
     return {bad_rows_name(source.name): source for source in kept}
 
 
-def _bad_rows(source: Source) -> Sink:
+def _bad_rows(source: DeclaredSource) -> DeclaredSink:
     name, path = bad_rows_name(source.name), option_of(source, BAD_ROWS_PATH)
     assert path is not None
-    return Sink(name, name, "parquet", {"path": path}, source.place)
+    return DeclaredSink(name, name, "parquet", {"path": path}, source.place)
 
 
 # steps
@@ -143,7 +142,9 @@ def _check_names(pipeline: Pipeline, file: str) -> None:
             raise bad_at(message, file, source.place, "Give the other one another name")
 
 
-def _check_not_read(sink: Sink, path: Path, source: Source, folder: Path, file: str) -> None:
+def _check_not_read(
+    sink: DeclaredSink, path: Path, source: DeclaredSource, folder: Path, file: str
+) -> None:
     """Output that a source takes for input would come back for ever."""
     for read in _folders(source, OptionType.INPUT, folder, file):
         if path.is_relative_to(read) and not is_passed_over(path.relative_to(read)):
@@ -155,16 +156,18 @@ def _check_not_read(sink: Sink, path: Path, source: Source, folder: Path, file: 
             )
 
 
-def _folders(of: Source | Sink, wanted: OptionType, folder: Path, file: str) -> list[Path]:
+def _folders(
+    of: DeclaredSource | DeclaredSink, wanted: OptionType, folder: Path, file: str
+) -> list[Path]:
     """The folders that the options of one type name, each in one spelling."""
-    kind = _source_kind(of, file) if isinstance(of, Source) else _sink_kind(of, file)
+    kind = _source_kind(of, file) if isinstance(of, DeclaredSource) else _sink_kind(of, file)
     given = read_options(of, kind, folder, file=file)
     names = [each.name for each in kind.options if each.type is wanted]
     paths = [given.folder(name) for name in names if name in given.declared]
     return [Path(os.path.normpath(path.absolute())) for path in paths]
 
 
-def _source_kind(source: Source, file: str) -> SourceKind:
+def _source_kind(source: DeclaredSource, file: str) -> SourceKind:
     kind = source_kind(source.format)
     if kind is None:
         message = f"the source {source.name!r} has the format {source.format!r}, which is not known"
@@ -172,7 +175,7 @@ def _source_kind(source: Source, file: str) -> SourceKind:
     return kind
 
 
-def _sink_kind(sink: Sink, file: str) -> SinkKind:
+def _sink_kind(sink: DeclaredSink, file: str) -> SinkKind:
     kind = sink_kind(sink.format)
     if kind is None:
         message = f"the sink {sink.name!r} has the format {sink.format!r}, which is not known"

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from lamina.connectors.kinds import DeclaredOption, Given, OptionType, SinkKind, SourceKind, Value
 from lamina.errors import BadPipeline
-from lamina.pipeline.model import Option, Sink, Source
+from lamina.pipeline.model import DeclaredSink, DeclaredSource, Option
 from lamina.pipeline.tokens import bad_at
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|(?:file|dbfs|hdfs|s3a?|gs|abfss?|wasbs?):")
 
 
 def read_options(
-    of: Source | Sink, kind: SourceKind | SinkKind, folder: Path, *, file: str
+    of: DeclaredSource | DeclaredSink, kind: SourceKind | SinkKind, folder: Path, *, file: str
 ) -> Given:
     """BadPipeline at the first that is not as *kind* declares it; *folder* is the pipeline's.
 
@@ -38,17 +38,21 @@ def read_options(
     return Given(file, there, further)
 
 
-def option_of(of: Source | Sink, name: str) -> Option | None:
+def option_of(of: DeclaredSource | DeclaredSink, name: str) -> Option | None:
     """An option, however its name is written."""
     return next((each for key, each in of.options.items() if key.lower() == name), None)
 
 
-def bad_option(of: Source | Sink, message: str, file: str, advice: str) -> BadPipeline:
-    kind = "source" if isinstance(of, Source) else "sink"
+def bad_option(
+    of: DeclaredSource | DeclaredSink, message: str, file: str, advice: str
+) -> BadPipeline:
+    kind = "source" if isinstance(of, DeclaredSource) else "sink"
     return bad_at(f"the {kind} {of.name!r} {message}", file, of.place, advice)
 
 
-def _value(of: Source | Sink, declared: DeclaredOption, folder: Path, file: str) -> Value | None:
+def _value(
+    of: DeclaredSource | DeclaredSink, declared: DeclaredOption, folder: Path, file: str
+) -> Value | None:
     name, option = declared.name, option_of(of, declared.name)
     if option is None or (declared.required and not option.value):
         if declared.required:
@@ -72,7 +76,9 @@ _EXAMPLES = {
 }
 
 
-def _folder(of: Source | Sink, name: str, option: Option, file: str, folder: Path) -> Path:
+def _folder(
+    of: DeclaredSource | DeclaredSink, name: str, option: Option, file: str, folder: Path
+) -> Path:
     """A URL would become a folder that is called `s3:`; so it is refused."""
     if not option.value:
         raise bad_option(of, f"has an empty {name}", file, f"Write OPTIONS ({name} 'a/folder')")
@@ -87,7 +93,9 @@ def _folder(of: Source | Sink, name: str, option: Option, file: str, folder: Pat
     return folder / option.value
 
 
-def _number(of: Source | Sink, declared: DeclaredOption, option: Option, file: str) -> int:
+def _number(
+    of: DeclaredSource | DeclaredSink, declared: DeclaredOption, option: Option, file: str
+) -> int:
     digits = option.value.strip()
     if not (digits.isascii() and digits.isdecimal()) or int(digits) < declared.least:
         message = f"has the {declared.name} {option.written!r}"

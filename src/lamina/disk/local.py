@@ -118,7 +118,7 @@ class LocalDisk:
         return self._folder / path if path else self._folder
 
 
-class Owner:
+class OpenedBy:
     """The process that opened something. A child that it forks has a copy, and must not use it:
     two writers of one file end in damage that no lock prevents.
     """
@@ -148,7 +148,7 @@ class LocalFile:
         self._fd = fd
         self._size = os.fstat(fd).st_size
         self._begun = self._size  # up to where the disk was asked to begin
-        self._owner = Owner()
+        self._owner = OpenedBy()
 
     @property
     def size(self) -> int:
@@ -198,14 +198,14 @@ class LocalLock:
     """Released by `release`, or when nobody refers to it any more; never by a forked child."""
 
     def __init__(self, fd: int) -> None:
-        self._release = weakref.finalize(self, _unlock, fd, Owner())
+        self._release = weakref.finalize(self, _unlock, fd, OpenedBy())
         self._release.atexit = False  # the end of the process is its release
 
     def release(self) -> None:
         self._release()  # once, however often it is called
 
 
-def _unlock(fd: int, owner: Owner) -> None:
+def _unlock(fd: int, owner: OpenedBy) -> None:
     """Not by closing alone: a process forked meanwhile has the descriptor, too."""
     try:
         if owner.is_here:

@@ -76,7 +76,7 @@ class Saves:
             self.take_if_done()
 
     def _begin(self) -> Saving:
-        operators = {name: table.settled() for name, table in self._tables.items()}
+        operators = {name: table.compacted() for name, table in self._tables.items()}
         return self._saver.begin(self.commits[-1], operators, base=self.base)
 
     def _take(self) -> Committed:
@@ -105,10 +105,10 @@ class Saves:
         self.base = saved.manifest
         self.commits = [c for c in self.commits if c.epoch > entry.epoch]
         for name, operator in saved.state.operators.items():
-            self._tables[name].settle(operator)
+            self._tables[name].use_saved(operator)
         driver = self._recovered.driver
         driver.note_checkpoint(CheckpointRecord(entry.id, entry.epoch, entry.manifest_sha256))
         driver.rotate(AdoptRecord(driver.head, tuple(self.commits)))
         floor = wal_floor(self._checkpointer.history(), self._retain, ())
         drop_driver_segments(self._recovered.home, floor)
-        self._folder.keep_only(run for t in self._tables.values() for run in t.settled().runs())
+        self._folder.keep_only(run for t in self._tables.values() for run in t.compacted().runs())

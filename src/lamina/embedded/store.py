@@ -19,7 +19,7 @@ from lamina.checkpoint.fetching import fetch, run_files
 from lamina.checkpoint.finding import find_checkpoint
 from lamina.checkpoint.savepoints import Savepoint
 from lamina.checkpoint.state import check_readable
-from lamina.disk import Owner
+from lamina.disk import OpenedBy
 from lamina.embedded.byte_table import BYTE_TABLE, BYTES, Puts, check_bytes, value_of
 from lamina.embedded.loading import load_states
 from lamina.embedded.offsets import Offsets, Standing, connectors
@@ -65,7 +65,7 @@ class EmbeddedStore:
         self._at: Standing = state
         self._puts = Puts()
         self._closed = False
-        self._owner = Owner()
+        self._owner = OpenedBy()
         self._tables: dict[str, Table] = {}
         self._saves = Saves(
             checkpointer, recovered, folder, self._tables, retain=retain, compression=compression
@@ -171,7 +171,7 @@ class EmbeddedStore:
         self._saves.take_if_done()
         self._flush()
         for table in self._tables.values():
-            table.merge(self._folder)
+            table.compact(self._folder)
         epoch = self._next_epoch
         log = self._driver.append_run
         runs = {
@@ -273,7 +273,7 @@ class EmbeddedStore:
             self._recovered.close()
             return
         for table in self._tables.values():
-            table.drop_merge()
+            table.drop_compaction()
         try:
             self.wait_for_checkpoint()
         finally:

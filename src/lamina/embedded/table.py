@@ -12,16 +12,16 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from lamina.checkpoint.state import SavedOperator, check_keys, settle
-from lamina.embedded.merging import LARGE_BYTES, Merging, due_bytes
+from lamina.checkpoint.state import SavedOperator, check_keys, use_saved
+from lamina.embedded.compaction import LARGE_BYTES, Compaction, due_bytes
 from lamina.errors import Refused, RunDamaged
 from lamina.format.commit import WalRange
 from lamina.state.changes import changes
 from lamina.state.local import RunFolder
-from lamina.state.merging import highest, newest_rows
 from lamina.state.operator import OperatorState
 from lamina.state.partition import Applied, Looked, Statistics, look_up
 from lamina.state.run import TimeRange, run_of_batch
+from lamina.state.scanning import highest, newest_rows
 from lamina.state.schema import (
     StateSchema,
     check_merges_kept,
@@ -51,7 +51,7 @@ class Table:
         self._current = state  # with what is not committed yet
         self._pending: dict[int, list[pa.RecordBatch]] = {}
         self._rebuild = rebuild
-        self._merging: Merging | None = None
+        self._compaction: Compaction | None = None
 
     @property
     def schema(self) -> StateSchema:
@@ -168,43 +168,43 @@ class Table:
         self._pending = {}
         self._current = self._committed
 
-    def merge(self, folder: RunFolder) -> None:
+    def compact(self, folder: RunFolder) -> None:
         """Fewer runs, where that is due; large ones beside what comes next."""
-        if self._merging is not None and (self._merging.is_over or self._is_crowded()):
-            self.finish_merge()
-        if self._merging is not None:
+        if self._compaction is not None and (self._compaction.is_over or self._is_crowded()):
+            self.finish_compaction()
+        if self._compaction is not None:
             return
         if due_bytes(self._committed) > LARGE_BYTES and not self._is_crowded():
-            self._merging = Merging(self._committed, folder)
+            self._compaction = Compaction(self._committed, folder)
             return
-        merged = self._guarded(lambda: self._committed.merged(folder))
-        if merged is not self._committed:
-            self._replace(merged)
+        compacted = self._guarded(lambda: self._committed.compacted(folder))
+        if compacted is not self._committed:
+            self._replace(compacted)
 
-    def settled(self) -> OperatorState:
-        """What is committed, with no merge on its way: every file is in a list."""
-        self.finish_merge()
+    def compacted(self) -> OperatorState:
+        """What is committed, with no compaction on its way: every file is in a list."""
+        self.finish_compaction()
         return self._committed
 
-    def finish_merge(self) -> None:
-        """Wait for a merge that is being made, and use it."""
-        if self._merging is None:
+    def finish_compaction(self) -> None:
+        """Wait for a compaction that is being made, and use it."""
+        if self._compaction is None:
             return
-        merging, self._merging = self._merging, None
+        compaction, self._compaction = self._compaction, None
         try:
-            self._replace(merging.wait(self._committed))
+            self._replace(compaction.wait(self._committed))
         except RunDamaged:
             self.rebuild()
 
-    def drop_merge(self) -> None:
-        """Wait for a merge that is being made, and leave it."""
-        if self._merging is not None:
-            self._merging.join()
-            self._merging = None
+    def drop_compaction(self) -> None:
+        """Wait for a compaction that is being made, and leave it."""
+        if self._compaction is not None:
+            self._compaction.join()
+            self._compaction = None
 
-    def settle(self, saved: SavedOperator) -> None:
+    def use_saved(self, saved: SavedOperator) -> None:
         """A checkpoint exists: its files take the place of the WAL runs they were made of."""
-        self._replace(settle(self.settled(), saved))
+        self._replace(use_saved(self.compacted(), saved))
 
     def reopen(self, schema: StateSchema) -> None:
         """The same rows with wider columns (R9); while there are none, with other merges, too."""
@@ -218,19 +218,19 @@ class Table:
 
     def reset(self, state: OperatorState) -> None:
         """Another state altogether: a rewind."""
-        self.drop_merge()
+        self.drop_compaction()
         self._pending = {}
         self._committed = self._current = state
 
     def rebuild(self) -> None:
         """Make the committed state again, from what is proven."""
-        self.drop_merge()
+        self.drop_compaction()
         self._replace(self._rebuild(self.name))
 
     # steps
 
     def _is_crowded(self) -> bool:
-        """Whether look-ups would begin to suffer from runs that wait to be merged."""
+        """Whether look-ups would begin to suffer from runs that wait for a compaction."""
         return any(len(p.runs) > 2 * RUNS_MAX for p in self._committed.partitions)
 
     def _add(self, number: int, run: pa.RecordBatch) -> None:

@@ -18,7 +18,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lamina.checkpoint.checkpointer import Checkpointer
-from lamina.checkpoint.saving import Pipeline
+from lamina.checkpoint.saving import PipelineFacts
 from lamina.clock import Clock, new_writer_id
 from lamina.engine.model import (
     Input,
@@ -97,7 +97,7 @@ class Engine:
             space=space,
             publisher=self._publisher,
             sources=sources,
-            pipeline=Pipeline(recovered.pipeline, plan.settings),
+            pipeline=PipelineFacts(recovered.pipeline, plan.settings),
             settings=settings,
             clock=clock,
             fail_point=fail_point,
@@ -206,9 +206,9 @@ class Engine:
         dropped = {name: self._logged(plan, name, each) for name, each in runs.items()}
         self._commit(plan, {}, dropped, self._watermarks)
 
-    def settle(self) -> None:
+    def finish_checkpoint(self) -> None:
         """Wait for the checkpoint that is being made, if one is."""
-        self._saves.settle()
+        self._saves.finish()
 
     def drain(self) -> None:
         """Give the sinks all that is decided; raises if one cannot get it now."""

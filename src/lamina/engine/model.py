@@ -128,7 +128,7 @@ class TaskWork:
 
 
 @dataclass(frozen=True, slots=True)
-class MergedRuns:
+class CompactedRuns:
     """A run file of an operator that a task has made of others (R10)."""
 
     operator: str
@@ -143,7 +143,7 @@ class TaskResult:
     partition: int
     ranges: tuple[WalRange, ...] = ()  # at most one for each operator
     staged: tuple[Staged, ...] = ()
-    merged: tuple[MergedRuns, ...] = ()
+    compacted: tuple[CompactedRuns, ...] = ()
     rows_in: int = 0
     late: int = 0
     keys: int = 0

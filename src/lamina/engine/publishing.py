@@ -19,7 +19,7 @@ from lamina.engine.plans import EnginePlan
 from lamina.engine.ports import Output, Publication, Sink
 from lamina.errors import LaminaError, Refused, StoreError
 from lamina.format.commit import CommitRecord, Point, SinkAhead, StagedFile
-from lamina.format.manifest_model import Committed, Failed, Pending, SinkCommitStatus
+from lamina.format.manifest_model import Failed, Pending, SinkCommitStatus, SinkCommitted
 from lamina.format.pipeline_record import Owner
 from lamina.ids import fold
 from lamina.protocol.sinks import Publish, check_owner, decide_publish
@@ -187,7 +187,7 @@ def open_publisher(
 def _status(line: _Line) -> SinkCommitStatus:
     if line.backoff.error:
         return Failed(line.backoff.error)
-    return Pending() if line.waiting else Committed()
+    return Pending() if line.waiting else SinkCommitted()
 
 
 def check_taken(sinks: Mapping[str, Sink], outputs: Mapping[str, Output]) -> None:

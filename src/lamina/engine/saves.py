@@ -16,7 +16,7 @@ from dataclasses import replace
 from lamina.checkpoint.background import Background
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.gc import run_gc
-from lamina.checkpoint.saving import Pipeline, Saved, Saver, Saving
+from lamina.checkpoint.saving import PipelineFacts, Saved, Saver, Saving
 from lamina.clock import Clock
 from lamina.engine.backoff import Backoff
 from lamina.engine.plans import EngineSettings, FailPoint
@@ -44,7 +44,7 @@ class Saves:
         space: Workspace,
         publisher: Publisher,
         sources: Mapping[str, Source],
-        pipeline: Pipeline,
+        pipeline: PipelineFacts,
         settings: EngineSettings,
         clock: Clock,
         fail_point: FailPoint,
@@ -140,12 +140,12 @@ class Saves:
                 self._take_saved()
             except StoreError as error:
                 self._backoff.failed(error)
-        self.settle()
+        self.finish()
         while self._unsaved:  # twice, if the first one turns out to exist from before
             self.begin()
-            self.settle()
+            self.finish()
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """Wait for the one that is being made, if one is, and take it over."""
         if self._saving is not None:
             self._take_saved()
@@ -191,7 +191,7 @@ class Saves:
         self._base, self._due_since = saved.manifest, None
         self._commits = [commit for commit in self._commits if commit.epoch > entry.epoch]
         for name, operator in saved.state.operators.items():
-            self._states.settle(name, operator)
+            self._states.use_saved(name, operator)
         driver = self._recovered.driver
         self._fail_point("before note")
         driver.note_checkpoint(CheckpointRecord(entry.id, entry.epoch, entry.manifest_sha256))

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from lamina.checkpoint.state import SavedOperator, check_keys, check_readable, settle
-from lamina.engine.model import MemoryChange, MergedRuns, OperatorPlan, TaskResult
+from lamina.checkpoint.state import SavedOperator, check_keys, check_readable, use_saved
+from lamina.engine.model import CompactedRuns, MemoryChange, OperatorPlan, TaskResult
 from lamina.engine.spelling import stored_name
 from lamina.engine.steps import Merges
 from lamina.engine.task import schema_of
@@ -131,7 +131,7 @@ class States:
     ) -> dict[int, pa.RecordBatch]:
         """A change as runs of a source's memory, by partition; its own runs are kept few."""
         name = self.memory_name(source)
-        self._operators[name] = operator = self._operators[name].merged(folder)
+        self._operators[name] = operator = self._operators[name].compacted(folder)
         applied = operator.apply(_change(operator.schema, learned), old_values=False)
         return {number: each.run for number, each in applied.items()}
 
@@ -182,14 +182,14 @@ class States:
         )
 
     def advance(self, name: str, tasks: Iterable[TaskResult], epoch: int) -> None:
-        """After COMMIT: the runs of the epoch on top, merged ones in the place of their inputs."""
+        """After COMMIT: the epoch's runs on top, compacted ones in the place of their inputs."""
         operator = self._operators[name]
         for task in tasks:
             partition = operator.partitions[task.partition]
             runs = list(partition.runs)
-            for merged in task.merged:
-                if merged.operator == name:
-                    runs = _merged(runs, merged, partition.within)
+            for compacted in task.compacted:
+                if compacted.operator == name:
+                    runs = _compacted(runs, compacted, partition.within)
             for place in task.ranges:
                 if place.operator == name:
                     self.note_ranges([place])
@@ -198,9 +198,9 @@ class States:
             operator = operator.with_partition(task.partition, partition.with_runs(runs))
         self._operators[name] = operator
 
-    def settle(self, name: str, saved: SavedOperator) -> None:
+    def use_saved(self, name: str, saved: SavedOperator) -> None:
         """A checkpoint exists: its files take the place of WAL runs."""
-        self._operators[name] = settle(self._operators[name], saved)
+        self._operators[name] = use_saved(self._operators[name], saved)
         self._forget_ranges()
 
     def _forget_ranges(self) -> None:
@@ -239,14 +239,14 @@ def _change(schema: StateSchema, learned: MemoryChange) -> pa.RecordBatch:
     return changes(schema, batch, deletes=gone)
 
 
-def _merged(runs: list[Run], merged: MergedRuns, within: SlotRange) -> list[Run]:
-    """The list with a merged file in the place of its inputs, if they are all there in a row."""
+def _compacted(runs: list[Run], compacted: CompactedRuns, within: SlotRange) -> list[Run]:
+    """The list with a compacted file in the place of its inputs, if they are all there in a row."""
     names = [run.name for run in runs]
-    start = names.index(merged.inputs[0]) if merged.inputs[0] in names else -1
-    if start < 0 or tuple(names[start : start + len(merged.inputs)]) != merged.inputs:
+    start = names.index(compacted.inputs[0]) if compacted.inputs[0] in names else -1
+    if start < 0 or tuple(names[start : start + len(compacted.inputs)]) != compacted.inputs:
         return runs
-    made = replace(open_run(Path(merged.path)), within=within, inputs=merged.inputs)
-    return [*runs[:start], made, *runs[start + len(merged.inputs) :]]
+    made = replace(open_run(Path(compacted.path)), within=within, inputs=compacted.inputs)
+    return [*runs[:start], made, *runs[start + len(compacted.inputs) :]]
 
 
 def _renamed(plan: OperatorPlan, schema: StateSchema) -> OperatorPlan:

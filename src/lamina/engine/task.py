@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lamina.engine.model import (
-    MergedRuns,
+    CompactedRuns,
     OperatorPlan,
     OperatorWork,
     StreamWork,
@@ -29,10 +29,10 @@ from lamina.pipeline.model import Emit
 from lamina.state.changes import changes, key_columns, slots_of_keys
 from lamina.state.folding import folded
 from lamina.state.layers import PlacedRun, stack
-from lamina.state.merging import highest
-from lamina.state.operator import merge_runs
+from lamina.state.operator import compact_runs
 from lamina.state.partition import StatePartition
 from lamina.state.run import run_of_batch, slots_of_batch
+from lamina.state.scanning import highest
 from lamina.state.schema import FLOOR_META, StateSchema, time_values
 from lamina.state.vnodes import Mask, SlotRange, Slots
 
@@ -63,7 +63,7 @@ def update_state(
     schema = schema_of(plan)
     if plan.given:
         batches = _as_stored(plan, schema, batches)
-    partition, merged = _open(task, operator, schema)
+    partition, compacted = _open(task, operator, schema)
     made = folded if of_rows else changes
     changed, rows_in, late = _changes(plan.step, made, partition, batches, _late(work, partition))
     run = partition.apply(changed, old_values=False).run
@@ -77,7 +77,7 @@ def update_state(
     result = TaskResult(
         partition=task.partition,
         ranges=_append(task, operator.name, run),
-        merged=merged,
+        compacted=compacted,
         rows_in=rows_in,
         late=late,
         keys=sum(each.rows for each in after.runs),
@@ -125,7 +125,7 @@ def _as_stored(
 
 def _open(
     task: TaskWork, operator: OperatorWork, schema: StateSchema
-) -> tuple[StatePartition, tuple[MergedRuns, ...]]:
+) -> tuple[StatePartition, tuple[CompactedRuns, ...]]:
     """The partition as the driver's list says, with fewer runs where that is due."""
     work = task.stream
     within = SlotRange.of_partition(task.partition, work.partitions)
@@ -136,13 +136,13 @@ def _open(
     ]
     partition = StatePartition(schema, stack(placed, within), within=within)
     folder = work.space.run_files
-    merged: list[MergedRuns] = []
-    while (chosen := partition.plan_merge()) is not None:
+    compacted: list[CompactedRuns] = []
+    while (chosen := partition.plan_compaction()) is not None:
         before = {run.name for run in partition.runs}
-        partition = merge_runs(partition, chosen, folder)  # it may take in more than was chosen
+        partition = compact_runs(partition, chosen, folder)  # it may take in more than was chosen
         (made,) = (run for run in partition.runs if run.name not in before)
-        merged.append(MergedRuns(operator.name, made.inputs, made.name))
-    return partition, tuple(merged)
+        compacted.append(CompactedRuns(operator.name, made.inputs, made.name))
+    return partition, tuple(compacted)
 
 
 def _changes(
@@ -218,7 +218,7 @@ def combined(results: Iterable[TaskResult]) -> TaskResult:
             partition=first.partition,
             ranges=first.ranges + each.ranges,
             staged=first.staged + each.staged,
-            merged=first.merged + each.merged,
+            compacted=first.compacted + each.compacted,
             rows_in=first.rows_in + each.rows_in,
             late=first.late + each.late,
             keys=first.keys + each.keys,

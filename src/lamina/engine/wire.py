@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from lamina.engine.model import MergedRuns, TaskResult
+from lamina.engine.model import CompactedRuns, TaskResult
 from lamina.format.commit import WalRange
 from lamina.workspace.model import Staged
 
@@ -20,9 +20,9 @@ def decode_result(text: str) -> TaskResult:
         partition=value["partition"],
         ranges=tuple(WalRange(**each) for each in value["ranges"]),
         staged=tuple(Staged(**each) for each in value["staged"]),
-        merged=tuple(
-            MergedRuns(each["operator"], tuple(each["inputs"]), each["path"])
-            for each in value["merged"]
+        compacted=tuple(
+            CompactedRuns(each["operator"], tuple(each["inputs"]), each["path"])
+            for each in value["compacted"]
         ),
         rows_in=value["rows_in"],
         late=value["late"],

@@ -19,8 +19,6 @@ from lamina.format.manifest_model import (
     VNODE_COUNT,
     Artifact,
     CheckpointManifest,
-    Column,
-    Committed,
     ConnectorCheckpoint,
     Failed,
     KeyedState,
@@ -29,9 +27,11 @@ from lamina.format.manifest_model import (
     Origin,
     OutputFile,
     Pending,
-    Run,
+    RunEntry,
     Sidecar,
     SinkCommitStatus,
+    SinkCommitted,
+    StateColumn,
 )
 from lamina.format.manifest_v1 import read_states
 
@@ -43,8 +43,6 @@ __all__ = [
     "VNODE_COUNT",
     "Artifact",
     "CheckpointManifest",
-    "Column",
-    "Committed",
     "ConnectorCheckpoint",
     "Failed",
     "KeyedState",
@@ -53,10 +51,12 @@ __all__ = [
     "Origin",
     "OutputFile",
     "Pending",
-    "PlacedRun",
-    "Run",
+    "PlacedEntry",
+    "RunEntry",
     "Sidecar",
     "SinkCommitStatus",
+    "SinkCommitted",
+    "StateColumn",
     "decode",
     "encode",
     "pipeline_hash",
@@ -119,13 +119,13 @@ def pipeline_hash(definition: Json) -> str:
     return canonical.digest_of(definition)
 
 
-class PlacedRun(NamedTuple):
+class PlacedEntry(NamedTuple):
     operator: str
     partition: int
-    run: Run
+    run: RunEntry
 
 
-def with_runs(head: CheckpointManifest, runs: Iterable[PlacedRun]) -> CheckpointManifest:
+def with_runs(head: CheckpointManifest, runs: Iterable[PlacedEntry]) -> CheckpointManifest:
     """*head* with these runs as its state, and every list in its canonical order.
 
     Runs may come in any order, as uploads end. Names that offsets, epochs, statuses or output
@@ -156,8 +156,8 @@ def with_operators(
     )
 
 
-def _grouped(runs: Iterable[PlacedRun]) -> Mapping[str, Mapping[int, tuple[Run, ...]]]:
-    grouped: dict[str, dict[int, tuple[Run, ...]]] = {}
+def _grouped(runs: Iterable[PlacedEntry]) -> Mapping[str, Mapping[int, tuple[RunEntry, ...]]]:
+    grouped: dict[str, dict[int, tuple[RunEntry, ...]]] = {}
     placed = sorted(runs, key=lambda p: (p.operator, p.partition, p.run.last_epoch))
     for operator, partition, run in placed:
         below = grouped.setdefault(operator, {}).get(partition, ())

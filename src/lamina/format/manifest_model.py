@@ -58,7 +58,7 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class SinkCommitted:
     """The outside system has it."""
 
 
@@ -69,11 +69,11 @@ class Failed:
     reason: str
 
 
-SinkCommitStatus: TypeAlias = Pending | Committed | Failed
+SinkCommitStatus: TypeAlias = Pending | SinkCommitted | Failed
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class StateColumn:
     """A column of keyed state; the type is as Arrow spells it."""
 
     name: str
@@ -87,15 +87,15 @@ class KeyedState:
 
     partitions: int
     hash: str
-    key: tuple[Column, ...]
-    value: tuple[Column, ...]
+    key: tuple[StateColumn, ...]
+    value: tuple[StateColumn, ...]
     time: str | None = None  # the column that rows are expired by
     meanings: tuple[str, ...] = ()  # what each column holds, for people; keys first
     extra: Extra = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunEntry:
     """One immutable sorted batch of an operator partition: a file, or inline when it is small."""
 
     kind: RunKind
@@ -112,7 +112,7 @@ class Run:
     @classmethod
     def inline(
         cls, kind: RunKind, data: bytes, *, first_epoch: int, last_epoch: int, rows: int
-    ) -> Run:
+    ) -> RunEntry:
         return cls(
             kind=kind,
             first_epoch=first_epoch,
@@ -132,7 +132,7 @@ class Run:
 class OperatorRuns:
     """The whole state of an operator: every partition's runs, oldest first."""
 
-    partitions: Mapping[int, tuple[Run, ...]] = field(default_factory=dict)
+    partitions: Mapping[int, tuple[RunEntry, ...]] = field(default_factory=dict)
     extra: Extra = field(default_factory=dict)
     keyed: KeyedState | None = None
 

@@ -15,7 +15,7 @@ from lamina.format.manifest_model import (
     ConnectorCheckpoint,
     OperatorRuns,
     Origin,
-    Run,
+    RunEntry,
 )
 from lamina.format.manifest_v1 import kept
 
@@ -57,17 +57,17 @@ def _connector(f: Fields) -> ConnectorCheckpoint:
 
 def _operator(f: Fields, epoch: int) -> OperatorRuns:
     f.require("partitions")
-    partitions: dict[int, tuple[Run, ...]] = {}
+    partitions: dict[int, tuple[RunEntry, ...]] = {}
     for partition, run in f.list_of("partitions", lambda entry: _run(entry, epoch)):
         partitions[partition] = (*partitions.get(partition, ()), run)
     return OperatorRuns(partitions, extra=kept(f, VERSION))
 
 
-def _run(f: Fields, epoch: int) -> tuple[int, Run]:
+def _run(f: Fields, epoch: int) -> tuple[int, RunEntry]:
     is_delta, partition = f.flag("is_delta"), f.integer("partition_id")
     if partition > _PARTITION_MAX:
         raise f.bad(f"partition_id {partition} does not fit into 32 bits")
-    return partition, Run(
+    return partition, RunEntry(
         kind="delta" if is_delta else "snap",
         first_epoch=epoch if is_delta else 0,
         last_epoch=epoch,

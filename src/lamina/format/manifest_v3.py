@@ -16,8 +16,6 @@ from lamina.format.canonical import INTEGER_MIN, Json
 from lamina.format.fields import Fields
 from lamina.format.manifest_model import (
     CheckpointManifest,
-    Column,
-    Committed,
     ConnectorCheckpoint,
     Failed,
     KeyedState,
@@ -26,9 +24,11 @@ from lamina.format.manifest_model import (
     Origin,
     OutputFile,
     Pending,
-    Run,
+    RunEntry,
     Sidecar,
     SinkCommitStatus,
+    SinkCommitted,
+    StateColumn,
 )
 from lamina.format.pipeline_record import PipelineRecord, decode_record
 
@@ -124,7 +124,7 @@ class _Reader:
 
     def operator(self, f: Fields) -> OperatorRuns:
         lists = f.object("partitions")
-        partitions: dict[int, tuple[Run, ...]] = {}
+        partitions: dict[int, tuple[RunEntry, ...]] = {}
         for number in list(lists.rest()):
             if not _PARTITION.fullmatch(number):
                 raise lists.bad(f"{number[:40]!r} is no partition number")
@@ -137,13 +137,13 @@ class _Reader:
             raise f.bad(f"total_bytes is {total}, the runs have {operator.total_bytes}")
         return operator
 
-    def run(self, f: Fields) -> Run:
+    def run(self, f: Fields) -> RunEntry:
         kind, path = f.text("kind"), f.text("path", None)
         if kind not in ("snap", "delta"):
             raise f.bad(f"a run is a snap or a delta, not {kind[:40]!r}")
         if self._strict and path is not None and type(names.parse(path)) is not names.RunName:
             raise f.bad(f"{path[:200]!r} is not the path of a run below the base")
-        run = Run(
+        run = RunEntry(
             kind=kind,
             first_epoch=f.integer("first_epoch"),
             last_epoch=f.integer("last_epoch"),
@@ -236,8 +236,8 @@ def _ranks(f: Fields) -> tuple[int, int] | None:
             raise f.bad(f"ranks are two integers, the lower one first, not {str(other)[:80]}")
 
 
-def _column(f: Fields) -> Column:
-    return Column(f.text("name"), f.text("type"), f.flag("nullable"))
+def _column(f: Fields) -> StateColumn:
+    return StateColumn(f.text("name"), f.text("type"), f.flag("nullable"))
 
 
 def _sha256(f: Fields, name: str, value: Any) -> Any:
@@ -271,14 +271,14 @@ def _status(f: Fields, sink: str, value: Json) -> SinkCommitStatus:
         case "Pending":
             return Pending()
         case "Committed":
-            return Committed()
+            return SinkCommitted()
         case {"Failed": str(reason), **others} if not others:
             return Failed(reason)
         case _:
             raise f.bad(f"sink_commit_statuses[{sink!r}] is {str(value)[:60]!r}, no status")
 
 
-def check_inline(f: Fields, value: Run | OperatorCheckpoint) -> None:
+def check_inline(f: Fields, value: RunEntry | OperatorCheckpoint) -> None:
     """Damage in inline state stops the reading; it is never taken for "no state"."""
     try:
         value.decode_inline()

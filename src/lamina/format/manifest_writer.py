@@ -12,8 +12,6 @@ from lamina.errors import UsageError
 from lamina.format.canonical import Json
 from lamina.format.manifest_model import (
     CheckpointManifest,
-    Column,
-    Committed,
     ConnectorCheckpoint,
     Extra,
     Failed,
@@ -23,9 +21,11 @@ from lamina.format.manifest_model import (
     Origin,
     OutputFile,
     Pending,
-    Run,
+    RunEntry,
     Sidecar,
     SinkCommitStatus,
+    SinkCommitted,
+    StateColumn,
 )
 from lamina.format.pipeline_record import encode_record
 
@@ -85,7 +85,7 @@ def _status(value: SinkCommitStatus) -> Json:
     match value:
         case Pending():
             return "Pending"
-        case Committed():
+        case SinkCommitted():
             return "Committed"
         case Failed(reason):
             return {"Failed": reason}
@@ -113,11 +113,11 @@ def _keyed(value: KeyedState) -> Json:
     return _object(known, value.extra)
 
 
-def _column(column: Column) -> Json:
+def _column(column: StateColumn) -> Json:
     return {"name": column.name, "type": column.type, "nullable": column.nullable}
 
 
-def _run(run: Run) -> Json:
+def _run(run: RunEntry) -> Json:
     known: dict[str, Json] = {
         "kind": run.kind,
         "first_epoch": run.first_epoch,

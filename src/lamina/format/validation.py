@@ -15,9 +15,9 @@ from lamina.format.findings import RULES, Finding, Severity
 from lamina.format.manifest_model import (
     VNODE_COUNT,
     CheckpointManifest,
-    Committed,
     Failed,
     Pending,
+    SinkCommitted,
 )
 from lamina.format.validation_legacy import legacy
 from lamina.format.validation_state import Found, is_sha256, operator_states, output, paths, runs
@@ -155,9 +155,9 @@ def _statuses(m: CheckpointManifest) -> Iterator[Found]:
         match status:
             case Failed(reason):
                 yield "M026", field, f"sink {sink!r} failed: {reason[:200]}"
-            case Committed() if epoch is None:
+            case SinkCommitted() if epoch is None:
                 yield "M022", field, f"sink {sink!r} is committed, sink_epochs does not name it"
-            case Committed() if epoch is not None and epoch < m.epoch:
+            case SinkCommitted() if epoch is not None and epoch < m.epoch:
                 yield "M025", field, f"committed, and the sink is at epoch {epoch} of {m.epoch}"
             case Pending() if epoch == m.epoch:
                 yield "M025", field, f"pending, and the sink is at epoch {epoch} already"

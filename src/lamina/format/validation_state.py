@@ -17,7 +17,7 @@ from lamina.format.manifest_model import (
     KeyedState,
     OperatorCheckpoint,
     OutputFile,
-    Run,
+    RunEntry,
 )
 from lamina.ids import CheckpointId
 
@@ -44,7 +44,7 @@ def operator_states(m: CheckpointManifest) -> Iterator[Found]:
     yield from _ranges(m)
 
 
-def _inline(field: str, value: OperatorCheckpoint | Run) -> Iterator[Found]:
+def _inline(field: str, value: OperatorCheckpoint | RunEntry) -> Iterator[Found]:
     try:
         value.decode_inline()
     except Corrupt as error:
@@ -114,7 +114,7 @@ def _keyed(m: CheckpointManifest, field: str, keyed: KeyedState) -> Iterator[Fou
 
 
 def _keyed_order(
-    m: CheckpointManifest, field: str, listed: tuple[Run, ...], own: tuple[int, int]
+    m: CheckpointManifest, field: str, listed: tuple[RunEntry, ...], own: tuple[int, int]
 ) -> Iterator[Found]:
     """Runs in order wherever they have vnodes in common, and none of another partition's."""
     first, last = _ranks_of(own, m.vnode_count)
@@ -150,7 +150,7 @@ def _is_power_of_two(count: int, most: int) -> bool:
     return 1 <= count <= most and count & (count - 1) == 0
 
 
-def _order(m: CheckpointManifest, field: str, listed: tuple[Run, ...]) -> Iterator[Found]:
+def _order(m: CheckpointManifest, field: str, listed: tuple[RunEntry, ...]) -> Iterator[Found]:
     if not listed:
         yield "M053", field, "the list is empty"
         return
@@ -166,7 +166,7 @@ def _order(m: CheckpointManifest, field: str, listed: tuple[Run, ...]) -> Iterat
             yield "M045", field, text
 
 
-def _run(m: CheckpointManifest, field: str, run: Run) -> Iterator[Found]:
+def _run(m: CheckpointManifest, field: str, run: RunEntry) -> Iterator[Found]:
     if run.first_epoch > run.last_epoch:
         yield "M046", field, f"epochs {run.first_epoch} to {run.last_epoch}"
     if run.last_epoch > m.epoch:
@@ -180,7 +180,7 @@ def _run(m: CheckpointManifest, field: str, run: Run) -> Iterator[Found]:
         yield from _inline_run(field, run)
 
 
-def _inline_run(field: str, run: Run) -> Iterator[Found]:
+def _inline_run(field: str, run: RunEntry) -> Iterator[Found]:
     try:
         data = run.decode_inline() or b""
     except Corrupt as error:
@@ -191,7 +191,7 @@ def _inline_run(field: str, run: Run) -> Iterator[Found]:
 
 
 def _run_path(
-    m: CheckpointManifest, field: str, run: Run, operator: str, partition: int
+    m: CheckpointManifest, field: str, run: RunEntry, operator: str, partition: int
 ) -> Iterator[Found]:
     """The path says what the entry says; only who wrote keyed state may have been another P's."""
     if run.path is None:
@@ -253,7 +253,7 @@ def paths(m: CheckpointManifest) -> Iterator[Found]:
 
 def _shared(m: CheckpointManifest) -> set[str]:
     """Files of keyed state that several entries have slices of, and say the same about."""
-    found: dict[str, list[Run]] = {}
+    found: dict[str, list[RunEntry]] = {}
     for state in m.operators.values():
         if state.keyed is not None:
             for listed in state.partitions.values():

@@ -28,7 +28,7 @@ from lamina.pipeline.aggregates import AGGREGATES
 from lamina.pipeline.checks import check_pipeline, order
 from lamina.pipeline.expressions import calls
 from lamina.pipeline.keys import read_keys
-from lamina.pipeline.model import Emit, Pipeline, Sink, Source
+from lamina.pipeline.model import DeclaredSink, DeclaredSource, Emit, Pipeline
 from lamina.pipeline.select import Select, read_select
 from lamina.state.meanings import names_for_people
 
@@ -99,7 +99,7 @@ def add_types(
     plan["checked_with_spark"] = True
 
 
-def _source(source: Source, place: PipelinePlace) -> Shape:
+def _source(source: DeclaredSource, place: PipelinePlace) -> Shape:
     watermark = source.watermark
     return {
         "name": source.name,
@@ -132,7 +132,7 @@ def _stream(pipeline: Pipeline, name: str, file: str) -> Shape:
     }
 
 
-def _bad_rows(name: str, source: Source) -> Shape:
+def _bad_rows(name: str, source: DeclaredSource) -> Shape:
     """The stream of rows that cannot be read, of a source that keeps them."""
     return {
         "name": name,
@@ -154,7 +154,7 @@ def _has_aggregates(select: Select) -> bool:
     return any(words[at].text.lower() in AGGREGATES for words in texts for at, _ in calls(words))
 
 
-def _sink(sink: Sink, delivery: str) -> Shape:
+def _sink(sink: DeclaredSink, delivery: str) -> Shape:
     return {
         "name": sink.name,
         "stream": sink.stream,

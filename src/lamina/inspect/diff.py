@@ -14,8 +14,8 @@ from lamina.inspect.compare import differing, match
 from lamina.inspect.view import Lists, View
 from lamina.inspect.windows import Part, parts, windows
 from lamina.state.meanings import for_people
-from lamina.state.merging import merged
 from lamina.state.run import slots_of_batch
+from lamina.state.scanning import scan_runs
 from lamina.state.schema import StateSchema, check_successor
 from lamina.state.vnodes import EVERYTHING, Rows, SlotRange
 
@@ -136,7 +136,7 @@ class OperatorDiff:
         for partition in side.by_slot if side is not None else ():
             if partition.within.meets(within):
                 cut = partition.within.cut(within)
-                yield from merged(
+                yield from scan_runs(
                     partition.runs, self._stored, within=cut, bottom=True, floor=partition.floor
                 )
 

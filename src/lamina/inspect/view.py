@@ -13,7 +13,7 @@ from lamina.checkpoint.progress import Progress, Report, silent
 from lamina.engine.spelling import stored_name
 from lamina.errors import NotFound, UsageError
 from lamina.format.commit import CommitRecord
-from lamina.format.manifest_model import CheckpointManifest, Column, KeyedState, OperatorRuns
+from lamina.format.manifest_model import CheckpointManifest, KeyedState, OperatorRuns, StateColumn
 from lamina.ids import CheckpointId
 from lamina.inspect.files import RunFiles
 from lamina.inspect.reach import Reached
@@ -34,8 +34,8 @@ class OperatorInfo:
 
     name: str
     partitions: int
-    key: tuple[Column, ...]
-    value: tuple[Column, ...]
+    key: tuple[StateColumn, ...]
+    value: tuple[StateColumn, ...]
     time: str | None
     rows_stored: int  # in all runs: old values and deletes included
     runs: int
@@ -43,7 +43,7 @@ class OperatorInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedIdentity:
     """A run in its place, by what its bytes are: two with one identity hold the same rows."""
 
     identity: str
@@ -55,7 +55,7 @@ class Lists:
     """The runs of an operator: as a state to read, and one by one, oldest first."""
 
     state: OperatorState
-    placed: tuple[Placed, ...]
+    placed: tuple[PlacedIdentity, ...]
 
     @property
     def columns(self) -> StateSchema:
@@ -218,7 +218,9 @@ class View:
         home = self._disk.root if self._disk is not None else ""
         return Lists(
             OperatorState.open(schema, self._partitions(operator), placed=found.placed),
-            tuple(Placed(_identity(found, p.run.name, home), p.within) for p in found.placed),
+            tuple(
+                PlacedIdentity(_identity(found, p.run.name, home), p.within) for p in found.placed
+            ),
         )
 
 
@@ -256,7 +258,7 @@ def _without_keys(reached: Reached, ranges: Sequence[EpochRange]) -> set[str]:
 
 def _columns(
     keyed: KeyedState | None, logged: StateSchema | None
-) -> tuple[tuple[Column, ...], tuple[Column, ...], str | None]:
+) -> tuple[tuple[StateColumn, ...], tuple[StateColumn, ...], str | None]:
     """Those of the log, which is newer; unless it is of a time when there were fewer."""
     if logged is not None and (keyed is None or len(keyed.value) <= len(logged.value)):
         shown = for_people(logged)

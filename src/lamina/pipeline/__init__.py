@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from lamina.pipeline.checks import check_pipeline, order
     from lamina.pipeline.model import (
         Column,
+        DeclaredSink,
+        DeclaredSource,
         Emit,
         Option,
         Pipeline,
-        Sink,
-        Source,
         Stream,
         Watermark,
     )
@@ -32,19 +32,21 @@ else:
         {
             "lamina.pipeline.builder": "PipelineBuilder",
             "lamina.pipeline.checks": "check_pipeline order",
-            "lamina.pipeline.model": "Column Emit Option Pipeline Sink Source Stream Watermark",
+            "lamina.pipeline.model": (
+                "Column DeclaredSink DeclaredSource Emit Option Pipeline Stream Watermark"
+            ),
             "lamina.pipeline.statements": "parse_pipeline",
         },
     )
 
 __all__ = [
     "Column",
+    "DeclaredSink",
+    "DeclaredSource",
     "Emit",
     "Option",
     "Pipeline",
     "PipelineBuilder",
-    "Sink",
-    "Source",
     "Stream",
     "Watermark",
     "check_pipeline",

@@ -10,11 +10,11 @@ from lamina.pipeline.definitions import UNITS_US, Definitions, delay_us, event_t
 from lamina.pipeline.model import (
     NOWHERE,
     Column,
+    DeclaredSink,
+    DeclaredSource,
     Emit,
     Option,
     Pipeline,
-    Sink,
-    Source,
     Stream,
     Watermark,
 )
@@ -51,7 +51,7 @@ class PipelineBuilder:
         read = self._columns(name, columns)
         kind = format.lower()
         marked = None if watermark is None else self._watermark(name, read, *watermark)
-        self._found.add(Source(name, read, kind, self._options(name, options), marked))
+        self._found.add(DeclaredSource(name, read, kind, self._options(name, options), marked))
         return self
 
     def stream(self, name: str, select: str, *, emit: Emit | None = None) -> PipelineBuilder:
@@ -76,7 +76,7 @@ class PipelineBuilder:
         options: Options | None = None,
     ) -> PipelineBuilder:
         """Where the rows of a stream go."""
-        self._found.add(Sink(name, stream, format.lower(), self._options(name, options)))
+        self._found.add(DeclaredSink(name, stream, format.lower(), self._options(name, options)))
         return self
 
     def build(self) -> Pipeline:

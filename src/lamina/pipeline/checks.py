@@ -16,7 +16,7 @@ from lamina.pipeline.aggregates import AGGREGATES
 from lamina.pipeline.expressions import Words, calls
 from lamina.pipeline.key_types import refused_key
 from lamina.pipeline.keys import Key, Names, read_keys
-from lamina.pipeline.model import Emit, Pipeline, Sink, Source, Stream
+from lamina.pipeline.model import DeclaredSink, DeclaredSource, Emit, Pipeline, Stream
 from lamina.pipeline.nesting import column_behind, column_of, nests, window_time
 from lamina.pipeline.select import Select, read_select
 from lamina.pipeline.tokens import bad_at, did_you_mean
@@ -103,14 +103,14 @@ class _Checks:
 
     # sources and sinks
 
-    def columns(self, source: Source) -> None:
+    def columns(self, source: DeclaredSource) -> None:
         for column in source.columns:
             if _PADDED.search(column.type):
                 message = f"{column.name!r} of {source.name!r} is {column.type}"
                 advice = "Spark has CHAR and VARCHAR in tables only; write STRING"
                 raise self._bad(message, source, advice)
 
-    def source(self, source: Source) -> None:
+    def source(self, source: DeclaredSource) -> None:
         for column in source.columns:
             if column.name.lower().startswith(RESERVED):
                 message = f"the column {column.name!r} of {source.name!r} is a name of Lamina's own"
@@ -126,7 +126,7 @@ class _Checks:
                 "Event times are of type TIMESTAMP",
             )
 
-    def sink(self, sink: Sink) -> None:
+    def sink(self, sink: DeclaredSink) -> None:
         name = self._inputs.get(sink.stream.lower())
         if name in self._pipeline.streams:
             return
@@ -140,7 +140,7 @@ class _Checks:
         raise self._bad(f"there is no stream {sink.stream!r} to write", sink, advice)
 
     def paths(self) -> None:
-        taken: dict[str, Sink] = {}
+        taken: dict[str, DeclaredSink] = {}
         for sink in self._pipeline.sinks.values():
             for key, option in sink.options.items():
                 if key.lower() != "path":
@@ -309,7 +309,7 @@ class _Checks:
                     f"{key.words[-1].text!r} of type {kind} cannot be a key: {reason}", written[0]
                 )
 
-    def _source_read(self, shape: Shape) -> Source | None:
+    def _source_read(self, shape: Shape) -> DeclaredSource | None:
         """The source that a stream reads; None if it reads a stream."""
         return self._pipeline.sources.get(self._inputs[shape.select.table.text.lower()])
 
@@ -321,7 +321,7 @@ class _Checks:
             at = self.input_stream(at)
         return None
 
-    def _source_of(self, name: str) -> Source:
+    def _source_of(self, name: str) -> DeclaredSource:
         """The source that a stream begins with."""
         at = name
         while (before := self.input_stream(at)) is not None:
@@ -346,7 +346,9 @@ class _Checks:
                 message = f"nothing reads the source {source.name!r}"
                 raise self._bad(message, source, "Leave it out, or read it in a stream")
 
-    def _bad(self, message: str, at: Source | Stream | Sink, advice: str) -> BadPipeline:
+    def _bad(
+        self, message: str, at: DeclaredSource | Stream | DeclaredSink, advice: str
+    ) -> BadPipeline:
         return bad_at(message, self._file, at.place, advice)
 
 

@@ -10,10 +10,10 @@ from lamina.ids import fold
 from lamina.pipeline.model import (
     NOWHERE,
     Column,
+    DeclaredSink,
+    DeclaredSource,
     Pipeline,
     Place,
-    Sink,
-    Source,
     Stream,
     memory_name,
 )
@@ -38,22 +38,22 @@ class Definitions:
     """What is defined so far; names are one space, and case does not tell them apart."""
 
     file: str
-    sources: dict[str, Source] = field(default_factory=dict)
+    sources: dict[str, DeclaredSource] = field(default_factory=dict)
     streams: dict[str, Stream] = field(default_factory=dict)
-    sinks: dict[str, Sink] = field(default_factory=dict)
+    sinks: dict[str, DeclaredSink] = field(default_factory=dict)
     _kinds: dict[str, str] = field(default_factory=dict)
 
-    def add(self, value: Source | Stream | Sink, at: Place = NOWHERE) -> None:
+    def add(self, value: DeclaredSource | Stream | DeclaredSink, at: Place = NOWHERE) -> None:
         """Define something; *at* is where its name stands."""
         name = value.name
-        self._check(name, at, room=_MEMORY_BYTES if isinstance(value, Source) else 0)
+        self._check(name, at, room=_MEMORY_BYTES if isinstance(value, DeclaredSource) else 0)
         self._kinds[name.lower()] = type(value).__name__.lower()
         match value:
-            case Source():
+            case DeclaredSource():
                 self.sources[name] = value
             case Stream():
                 self.streams[name] = value
-            case Sink():
+            case DeclaredSink():
                 self.sinks[name] = value
 
     def pipeline(self) -> Pipeline:

@@ -67,7 +67,7 @@ class Watermark:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class DeclaredSource:
     name: str
     columns: tuple[Column, ...]
     format: str
@@ -98,7 +98,7 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Sink:
+class DeclaredSink:
     name: str
     stream: str
     format: str
@@ -117,9 +117,9 @@ class Sink:
 class Pipeline:
     """Sources, streams and sinks, by name, in the order they were written."""
 
-    sources: Mapping[str, Source]
+    sources: Mapping[str, DeclaredSource]
     streams: Mapping[str, Stream]
-    sinks: Mapping[str, Sink]
+    sinks: Mapping[str, DeclaredSink]
 
 
 def memory_name(source: str) -> str:

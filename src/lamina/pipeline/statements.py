@@ -14,7 +14,16 @@ from typing import TypeAlias
 from lamina.pipeline.cursor import Cursor
 from lamina.pipeline.definitions import UNITS_US, Definitions, delay_us, event_time
 from lamina.pipeline.expressions import ends_operand
-from lamina.pipeline.model import Column, Emit, Option, Pipeline, Sink, Source, Stream, Watermark
+from lamina.pipeline.model import (
+    Column,
+    DeclaredSink,
+    DeclaredSource,
+    Emit,
+    Option,
+    Pipeline,
+    Stream,
+    Watermark,
+)
 from lamina.pipeline.tokens import Script, Word, read_script, whole_number
 from lamina.pipeline.variables import check_outside, error_at, fill, used
 
@@ -67,7 +76,7 @@ def _statement(cursor: Cursor, found: Definitions, environment: Mapping[str, str
     )
 
 
-def _source(cursor: Cursor, environment: Mapping[str, str]) -> Source:
+def _source(cursor: Cursor, environment: Mapping[str, str]) -> DeclaredSource:
     place = cursor.place()
     name = cursor.name("a source").text
     columns = read_columns(cursor)
@@ -76,7 +85,7 @@ def _source(cursor: Cursor, environment: Mapping[str, str]) -> Source:
     options = _options(cursor, environment)
     watermark = _watermark(cursor, columns)
     cursor.end("CREATE SOURCE")
-    return Source(name, columns, kind, options, watermark, place)
+    return DeclaredSource(name, columns, kind, options, watermark, place)
 
 
 def _stream(cursor: Cursor, environment: Mapping[str, str]) -> Stream:
@@ -90,7 +99,7 @@ def _stream(cursor: Cursor, environment: Mapping[str, str]) -> Stream:
     return Stream(name, cursor.script.slice(words), emit, variables, place)
 
 
-def _sink(cursor: Cursor, environment: Mapping[str, str]) -> Sink:
+def _sink(cursor: Cursor, environment: Mapping[str, str]) -> DeclaredSink:
     place = cursor.place()
     name = cursor.name("a sink").text
     cursor.expect("FROM", after=f"CREATE SINK {name}")
@@ -99,7 +108,7 @@ def _sink(cursor: Cursor, environment: Mapping[str, str]) -> Sink:
     kind = cursor.name("a format").text.lower()
     options = _options(cursor, environment)
     cursor.end("CREATE SINK")
-    return Sink(name, stream, kind, options, place)
+    return DeclaredSink(name, stream, kind, options, place)
 
 
 def read_columns(cursor: Cursor) -> tuple[Column, ...]:
@@ -207,5 +216,5 @@ def _emit(cursor: Cursor) -> tuple[tuple[Word, ...], Emit | None]:
             raise cursor.script.bad(f"{shown} is not known", words[at], _EMITS)
 
 
-_Reader: TypeAlias = "Callable[[Cursor, Mapping[str, str]], Source | Stream | Sink]"
+_Reader: TypeAlias = "Callable[[Cursor, Mapping[str, str]], DeclaredSource | Stream | DeclaredSink]"
 _READERS: Mapping[str, _Reader] = {"SOURCE": _source, "STREAM": _stream, "SINK": _sink}

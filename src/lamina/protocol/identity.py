@@ -30,7 +30,7 @@ class Belongings:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PartChange:
     """One source, stream or sink that is not what it was."""
 
     part: str
@@ -95,7 +95,7 @@ def check_still_ours(now: PipelineRecord | None, pipeline: PipelineRecord | None
         )
 
 
-def changes(before: PipelineRecord, after: PipelineRecord) -> tuple[Change, ...]:
+def changes(before: PipelineRecord, after: PipelineRecord) -> tuple[PartChange, ...]:
     """What is not as it was, for people. A name in another case is the same name.
 
     An old release wrote down neither definitions nor streams: of those only names are compared.
@@ -106,15 +106,17 @@ def changes(before: PipelineRecord, after: PipelineRecord) -> tuple[Change, ...]
     return (*found, *_changed("sink", before.sinks, after.sinks))
 
 
-def _changed(part: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
+def _changed(
+    part: str, before: Mapping[str, str], after: Mapping[str, str]
+) -> Iterator[PartChange]:
     old, new = ({fold(name): (name, d) for name, d in each.items()} for each in (before, after))
     for key in sorted({*old, *new}):
         if key not in old:
-            yield Change(part, new[key][0], "added")
+            yield PartChange(part, new[key][0], "added")
         elif key not in new:
-            yield Change(part, old[key][0], "removed")
+            yield PartChange(part, old[key][0], "removed")
         elif old[key][1] and new[key][1] and old[key][1] != new[key][1]:
-            yield Change(part, new[key][0], "changed")
+            yield PartChange(part, new[key][0], "changed")
 
 
 def _adopted(found: Belongings) -> str:

@@ -12,7 +12,7 @@ from lamina.checkpoint.state import restore
 from lamina.disk.base import Disk
 from lamina.errors import Corrupt, StateChanged
 from lamina.format.manifest_model import CheckpointManifest
-from lamina.format.manifest_model import Run as Entry
+from lamina.format.manifest_model import RunEntry as Entry
 from lamina.state.layers import PlacedRun
 from lamina.state.run import Run
 from lamina.state.run_file import open_run, read_run, with_compression

@@ -12,9 +12,9 @@ from lamina.checkpoint.parallel import run_all
 from lamina.disk.base import Disk
 from lamina.errors import Corrupt
 from lamina.format.commit import CommitRecord, Point, WalRange
-from lamina.format.manifest_model import CheckpointManifest, ConnectorCheckpoint, Run
+from lamina.format.manifest_model import CheckpointManifest, ConnectorCheckpoint, RunEntry
 from lamina.os_errors import typed_errors
-from lamina.protocol.identity import Change
+from lamina.protocol.identity import PartChange
 from lamina.protocol.recovery import Plan, Skipped
 from lamina.recovery.ranges import read_ranges
 
@@ -51,7 +51,7 @@ class RecoveryReport:
     bytes_restored: int
     bytes_replayed: int
     seconds: float
-    changes: tuple[Change, ...] = ()  # what the pipeline was in `epoch`, and is not today
+    changes: tuple[PartChange, ...] = ()  # what the pipeline was in `epoch`, and is not today
 
     @property
     def complete(self) -> bool:
@@ -145,7 +145,7 @@ class RecoveredState:
     def _last(self) -> CommitRecord | CheckpointManifest | None:
         return self.replayed[-1] if self.replayed else self.manifest
 
-    def _run_batches(self, run: Run) -> Iterator[pa.RecordBatch]:
+    def _run_batches(self, run: RunEntry) -> Iterator[pa.RecordBatch]:
         inline = run.decode_inline()
         where = run.path or "inline run"
         source = pa.py_buffer(inline) if inline is not None else self._mapped(where)

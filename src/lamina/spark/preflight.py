@@ -39,7 +39,7 @@ _OTHER_PYTHON = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TaskPlace:
     """What one task says of where it ran; None for what is not there."""
 
     host: str
@@ -82,12 +82,12 @@ def runs_here(spark: SparkSession) -> bool:
     return is_local and context.pythonExec == sys.executable
 
 
-def _ask(spark: SparkSession, path: str, *, tasks: int) -> list[Place]:
+def _ask(spark: SparkSession, path: str, *, tasks: int) -> list[TaskPlace]:
     try:
         answers = map_in_arrow(_keys(spark, tasks), _probe(path), ANSWER).toArrow()
     except (PySparkException, Py4JError) as error:
         raise _meaning(str(error)) from error
-    return [Place(**json.loads(answer)) for answer in answers.column(0).to_pylist()]
+    return [TaskPlace(**json.loads(answer)) for answer in answers.column(0).to_pylist()]
 
 
 def _keys(spark: SparkSession, tasks: int) -> DataFrame:
@@ -135,7 +135,7 @@ def _meaning(text: str) -> LaminaError:
     return Refused(f"executors cannot run a task: {line_of(text)}", advice=advice)
 
 
-def judge(places: Collection[Place], nonce: str, *, home: str) -> None:
+def judge(places: Collection[TaskPlace], nonce: str, *, home: str) -> None:
     """The first thing that is wrong with these places, as an error that names their hosts."""
     _check_home(places, nonce, home)
     _check_versions(places, "Lamina", lambda place: place.lamina, __version__)
@@ -144,7 +144,7 @@ def judge(places: Collection[Place], nonce: str, *, home: str) -> None:
         check_hash(ALL, *place.hashes, where=f"host {place.host}")
 
 
-def _check_home(places: Collection[Place], nonce: str, home: str) -> None:
+def _check_home(places: Collection[TaskPlace], nonce: str, home: str) -> None:
     blind = [place for place in places if place.nonce != nonce]
     if blind:
         raise NotShared(
@@ -155,7 +155,7 @@ def _check_home(places: Collection[Place], nonce: str, home: str) -> None:
 
 
 def _check_versions(
-    places: Collection[Place], what: str, version: Callable[[Place], str | None], mine: str
+    places: Collection[TaskPlace], what: str, version: Callable[[TaskPlace], str | None], mine: str
 ) -> None:
     for place in places:
         theirs = version(place)
@@ -169,7 +169,7 @@ def _check_versions(
             )
 
 
-def _hosts(places: Collection[Place]) -> str:
+def _hosts(places: Collection[TaskPlace]) -> str:
     """Each executor once, by its host and the folder it runs in."""
     names = sorted({f"{place.host} ({place.executor})" for place in places})
     more = f" and {len(names) - HOSTS_MAX} more" if len(names) > HOSTS_MAX else ""

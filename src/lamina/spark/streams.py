@@ -31,7 +31,7 @@ from lamina.format.canonical import Json
 from lamina.format.manifest import pipeline_hash
 from lamina.pipeline.compile import Aggregation, Stateless, compile_select
 from lamina.pipeline.digests import digests_of, hash_of, words_of
-from lamina.pipeline.model import Emit, Pipeline, Source, Stream
+from lamina.pipeline.model import DeclaredSource, Emit, Pipeline, Stream
 from lamina.pipeline.select import Select, read_select
 from lamina.pipeline.variables import filled
 from lamina.spark.frames import arrow_schema, view
@@ -208,7 +208,7 @@ def _output(stream: SparkStream, read: Change) -> Output:
     return Output(schema, change, stream.plan.key_outputs)
 
 
-def _meaning(source: Source) -> Json:
+def _meaning(source: DeclaredSource) -> Json:
     """What of a source its readers' state depends on; where it lies may change."""
     columns: list[Json] = [[column.name.lower(), column.type.lower()] for column in source.columns]
     return [columns, None if source.watermark is None else source.watermark.column.lower()]
@@ -269,7 +269,7 @@ def _checked(stream: SparkStream, select: Select, given: DataFrame, name: str) -
     return stream
 
 
-def _bad_rows(spark: SparkSession, name: str, source: Source, file: str) -> SparkStream:
+def _bad_rows(spark: SparkSession, name: str, source: DeclaredSource, file: str) -> SparkStream:
     """The stream of a source's bad rows: staged, committed and published like any other."""
     stream = Stream(name, "SELECT file, text FROM bad_rows", place=source.place)
     named = {"bad_rows": source.name}
@@ -326,7 +326,7 @@ def _aggregation(
     )
 
 
-def _source_schema(spark: SparkSession, source: Source) -> StructType:
+def _source_schema(spark: SparkSession, source: DeclaredSource) -> StructType:
     try:
         return spark.createDataFrame([], ddl(source.columns)).schema
     except PySparkException as error:

@@ -1,4 +1,4 @@
-"""The folder of a process's own run files: fetched ones, and those that merges have made.
+"""The folder of a process's own run files: fetched ones, and those that compactions have made.
 
 Everything in it can be made again, from checkpoint and WAL. So nothing is synced, and nothing of
 an earlier process is used.
@@ -21,7 +21,7 @@ from lamina.state.vnodes import SlotRange
 
 
 class RunFolder:
-    """Where merged runs go, each under the digest of what it was made of (R10)."""
+    """Where compacted runs go, each under the digest of what it was made of (R10)."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -36,7 +36,7 @@ class RunFolder:
         within: SlotRange,
         compression: str | None = None,
     ) -> Run:
-        """The run that *batches*, the merged rows of *inputs*, are."""
+        """The run that *batches*, the newest rows of *inputs*, are."""
         path = self.path / f"{_digest(inputs, floor, within, compression)}.run"
         first = min(run.first_epoch for run in inputs)
         epochs = Epochs(first, max(run.last_epoch for run in inputs))

@@ -1,8 +1,8 @@
 """All partitions of one operator: what of its state lies where.
 
-The lists of runs are values. A new epoch puts a run on top of some of them, a merge puts one in the
-place of several, a checkpoint notes under which entry the store has a run: each gives new lists,
-and whoever reads older ones goes on.
+The lists of runs are values. A new epoch puts a run on top of some of them, a compaction puts one
+in the place of several, a checkpoint notes under which entry the store has a run: each gives new
+lists, and whoever reads older ones goes on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from operator import itemgetter
 import pyarrow as pa
 
 from lamina.format import manifest_model as stored_model
-from lamina.format.manifest_model import Column, KeyedState
+from lamina.format.manifest_model import KeyedState, StateColumn
 from lamina.state.changes import split
 from lamina.state.layers import PlacedRun, stack
 from lamina.state.local import RunFolder
@@ -27,7 +27,7 @@ from lamina.state.vnodes import SlotRange, check_partitions
 HASH = "spark-murmur3-xxhash64-1"
 """The functions of hashing.py, as manifests name them: never another meaning."""
 
-Entry = stored_model.Run
+Entry = stored_model.RunEntry
 
 
 @dataclass(frozen=True)
@@ -101,13 +101,13 @@ class OperatorState:
         lists = (*self.partitions[:number], partition, *self.partitions[number + 1 :])
         return replace(self, partitions=lists)
 
-    def merged(self, folder: RunFolder) -> OperatorState:
+    def compacted(self, folder: RunFolder) -> OperatorState:
         """The same rows in fewer runs, where that is due."""
         state = self
         for number in range(len(self.partitions)):
-            while (chosen := state.partitions[number].plan_merge()) is not None:
+            while (chosen := state.partitions[number].plan_compaction()) is not None:
                 state = state.with_partition(
-                    number, merge_runs(state.partitions[number], chosen, folder)
+                    number, compact_runs(state.partitions[number], chosen, folder)
                 )
         return state
 
@@ -115,7 +115,7 @@ class OperatorState:
         return [run for partition in self.partitions for run in partition.runs]
 
 
-def merge_runs(partition: StatePartition, chosen: range, folder: RunFolder) -> StatePartition:
+def compact_runs(partition: StatePartition, chosen: range, folder: RunFolder) -> StatePartition:
     """The partition with the *chosen* runs as one file.
 
     Layers of a rescaled state may overlap in epochs, where they are of different vnodes. What is
@@ -123,7 +123,7 @@ def merge_runs(partition: StatePartition, chosen: range, folder: RunFolder) -> S
     """
     chosen = _in_order(partition.runs, chosen)
     inputs = partition.runs[chosen.start : chosen.stop]
-    return partition.merge(
+    return partition.compact(
         chosen,
         lambda batches, floor: folder.write(
             inputs, batches, partition.schema, floor=floor, within=partition.within
@@ -134,7 +134,7 @@ def merge_runs(partition: StatePartition, chosen: range, folder: RunFolder) -> S
 def _in_order(runs: Sequence[Run], chosen: range) -> range:
     """The smallest range around *chosen* that begins after all below it, and ends before all above.
 
-    Only the first merge after P has become smaller ever takes in more than it was asked to.
+    Only the first compaction after P has become smaller ever takes in more than it was asked to.
     """
     start, end = chosen.start, chosen.stop
     while True:
@@ -154,5 +154,5 @@ def ranges_of(partitions: int) -> list[SlotRange]:
     return [SlotRange.of_partition(number, partitions) for number in range(partitions)]
 
 
-def columns_of(schema: pa.Schema) -> tuple[Column, ...]:
-    return tuple(Column(field.name, str(field.type), field.nullable) for field in schema)
+def columns_of(schema: pa.Schema) -> tuple[StateColumn, ...]:
+    return tuple(StateColumn(field.name, str(field.type), field.nullable) for field in schema)

@@ -4,7 +4,7 @@ apply    old values are looked up, merged with the new ones once, and the result
 get      the newest row of a key
 scan     the newest row of every key
 expire   everything before a time is gone: one number in a run, not a delete per key
-merge    which runs are to become one
+compact  which runs are to become one
 
 Runs never change and the list is a value: what holds an older list goes on reading it.
 """
@@ -20,10 +20,10 @@ import pyarrow as pa
 from lamina.errors import UsageError
 from lamina.state.changes import check_changes, key_columns, slots_of_keys
 from lamina.state.merge import Merge, check_merges, merge_rows
-from lamina.state.merging import highest, merged
 from lamina.state.run import Run, TimeRange, deletes_of_batch, find, slots_of_batch
+from lamina.state.scanning import highest, scan_runs
 from lamina.state.schema import SYSTEM_COLUMNS, StateSchema, check_successor, null_where
-from lamina.state.tiers import FAN_OUT, RUNS_MAX, plan_merge
+from lamina.state.tiers import FAN_OUT, RUNS_MAX, plan_compaction
 from lamina.state.vnodes import EVERYTHING, Mask, Rows, SlotRange, Slots
 
 
@@ -103,7 +103,7 @@ class StatePartition:
         if not within.meets(self.within):
             return
         pruned = times if times is not None and self.schema.time in self.schema.key.names else None
-        batches = merged(
+        batches = scan_runs(
             self.runs,
             self.schema,
             within=within.cut(self.within),
@@ -173,11 +173,11 @@ class StatePartition:
             self.schema, runs, merges=self.merges, within=self.within, floor=self.floor
         )
 
-    def plan_merge(self, *, fan_out: int = FAN_OUT, runs_max: int = RUNS_MAX) -> range | None:
-        """Which runs should become one now; a merge that makes another one due is part of that."""
+    def plan_compaction(self, *, fan_out: int = FAN_OUT, runs_max: int = RUNS_MAX) -> range | None:
+        """Which runs should become one now, with those that a compaction of them would make due."""
         sizes = [run.size for run in self.runs]
         chosen = None
-        while (further := plan_merge(sizes, fan_out=fan_out, runs_max=runs_max)) is not None:
+        while (further := plan_compaction(sizes, fan_out=fan_out, runs_max=runs_max)) is not None:
             if chosen is None:
                 chosen = further
             elif chosen.start in further:  # all newer ones are in it already, as one
@@ -188,12 +188,12 @@ class StatePartition:
             sizes[chosen.start : chosen.stop] = [sum(sizes[chosen.start : chosen.stop])]
         return chosen
 
-    def merge(
+    def compact(
         self, chosen: range, write: Callable[[Iterator[pa.RecordBatch], int | None], Run]
     ) -> StatePartition:
         """The partition with the *chosen* runs as the one that *write* makes of their rows."""
         runs = self.runs[chosen.start : chosen.stop]
-        batches = merged(
+        batches = scan_runs(
             runs, self.schema, within=self.within, bottom=chosen.start == 0, floor=self.floor
         )
         made = write(batches, self.floor)

@@ -1,8 +1,8 @@
 """A run: an immutable batch of whole new values and deletes, sorted by slot.
 
 It is one thing in three places: in memory while its epoch is being made, in the WAL once that is
-committed, in a file when runs have been merged. Readers see blocks: Arrow batches that are mapped,
-proven and looked at one by one.
+committed, in a file after a compaction. Readers see blocks: Arrow batches that are mapped, proven
+and looked at one by one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Run:
     load: Load  # a block's batch, proven
     within: SlotRange = EVERYTHING  # where it has rows that count
     path: Path | None = None  # of a run file
-    inputs: tuple[str, ...] = ()  # of a merged one: the names of what it was made of
+    inputs: tuple[str, ...] = ()  # of a compacted one: the names of what it was made of
     compression: str | None = None  # of its buffers: then every look unpacks a block
     parts: tuple[Run, ...] = ()  # of a layer: the runs that stand side by side in it
     deletes: int | None = None  # among its rows, if that is known

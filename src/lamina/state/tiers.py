@@ -1,4 +1,4 @@
-"""Which runs to merge: pure.
+"""Which runs to compact into one: pure.
 
 Runs are in tiers by size, each tier FAN_OUT times as large as the one above. When a tier is full,
 it and everything newer become one run, which then belongs to a larger tier: so a row is rewritten
@@ -18,12 +18,12 @@ _TIER_BYTES = 64 * 1024  # everything smaller is of one tier
 _BOTTOM_PART = 2
 
 
-def plan_merge(
+def plan_compaction(
     sizes: Sequence[int], *, fan_out: int = FAN_OUT, runs_max: int = RUNS_MAX
 ) -> range | None:
-    """Which runs, next to each other, to merge into one; *sizes* are oldest first.
+    """Which runs, next to each other, to compact into one; *sizes* are oldest first.
 
-    The bottom run joins in when what is merged onto it has half its size: then the rewriting pays,
+    The bottom run joins in when what comes onto it has half its size: then the rewriting pays,
     because deletes and old values go.
     """
     start = _full_tier(sizes, fan_out)

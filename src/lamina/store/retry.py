@@ -35,7 +35,7 @@ class RetryPolicy:
 
 
 class RetryingStore:
-    """A store whose unclear answers are settled and whose short failures are waited out."""
+    """A store that reads what an unclear answer left, and waits out short failures."""
 
     def __init__(
         self,

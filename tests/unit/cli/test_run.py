@@ -23,7 +23,7 @@ from lamina.format.commit import Point
 from lamina.front.places import place_of
 from lamina.front.run import Launch
 from lamina.pipeline.model import Pipeline
-from lamina.protocol.identity import Change
+from lamina.protocol.identity import PartChange
 from lamina.recovery import RecoveryConfig
 from lamina.running.control import Status
 from lamina.running.loop import Loop, Until, Watcher
@@ -268,7 +268,7 @@ def test_a_recovery_is_one_line_and_a_second_for_what_is_left_aside() -> None:
 
 
 def test_what_has_changed_since_the_last_epoch_is_shown() -> None:
-    changes = (Change("source", "clicks", "added"), Change("stream", "totals", "changed"))
+    changes = (PartChange("source", "clicks", "added"), PartChange("stream", "totals", "changed"))
     report = replace(NEW, head_epoch=6, changes=changes)
     assert list(recovery_lines(report))[1] == (
         "the pipeline has changed since epoch 6: source 'clicks' added, stream 'totals' changed"

@@ -9,13 +9,13 @@ from lamina.cli.support.words import size, utc
 from lamina.format.findings import Finding
 from lamina.format.manifest import (
     CheckpointManifest,
-    Committed,
     ConnectorCheckpoint,
     Failed,
     OperatorCheckpoint,
     OperatorRuns,
     Pending,
     SinkCommitStatus,
+    SinkCommitted,
 )
 
 
@@ -104,7 +104,7 @@ def _status(status: SinkCommitStatus | None) -> str:
     match status:
         case Pending():
             return "pending"
-        case Committed():
+        case SinkCommitted():
             return "committed"
         case Failed(reason):
             return f"failed: {reason}"

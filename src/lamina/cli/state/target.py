@@ -14,7 +14,7 @@ import click
 from lamina.cli.support.homes import HomeTarget
 from lamina.cli.support.shapes import Shape
 from lamina.cli.support.target import Target, option_option, require_log
-from lamina.format.manifest_model import Column
+from lamina.format.manifest_model import StateColumn
 from lamina.inspect import Archive, OperatorInfo, View
 from lamina.inspect.places import locate
 
@@ -118,11 +118,11 @@ def info_shape(info: OperatorInfo, keys: int | None) -> Shape:
     }
 
 
-def column_shape(column: Column) -> Shape:
+def column_shape(column: StateColumn) -> Shape:
     return {"name": column.name, "type": column.type, "nullable": column.nullable}
 
 
-def columns_text(columns: tuple[Column, ...]) -> str:
+def columns_text(columns: tuple[StateColumn, ...]) -> str:
     """`customer string, region string not null`."""
     return ", ".join(f"{c.name} {c.type}{'' if c.nullable else ' not null'}" for c in columns)
 

@@ -1,4 +1,4 @@
-"""Merging the runs of a table beside further epochs: it reads a list that never changes."""
+"""Compaction of the runs of a table beside further epochs: it reads a list that never changes."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from lamina.state.local import RunFolder
 from lamina.state.operator import OperatorState
 
 LARGE_BYTES = 4 * 1024 * 1024
-"""So much is merged beside the epochs; less is done sooner than a thread has begun."""
+"""So much is compacted beside the epochs; less is done sooner than a thread has begun."""
 
 
-class Merging:
-    """One merge on its way; `wait` gives the merged state, or raises what went wrong."""
+class Compaction:
+    """One compaction on its way; `wait` gives the compacted state, or raises what went wrong."""
 
     def __init__(self, state: OperatorState, folder: RunFolder) -> None:
         self._before = state
         self._folder = folder
-        self._merged: OperatorState | None = None
+        self._compacted: OperatorState | None = None
         self._error: BaseException | None = None
-        self._thread = Thread(target=self._run, name="lamina-merge", daemon=True)
+        self._thread = Thread(target=self._run, name="lamina-compaction", daemon=True)
         self._thread.start()
 
     @property
@@ -31,35 +31,35 @@ class Merging:
         self._thread.join()
 
     def wait(self, today: OperatorState) -> OperatorState:
-        """*today*'s lists, with the merged runs in the place of those they were made of.
+        """*today*'s lists, with the compacted runs in the place of those they were made of.
 
         A list of which the older part is another by now stays as it is.
         """
         self._thread.join()
         if self._error is not None:
             raise self._error
-        assert self._merged is not None
+        assert self._compacted is not None
         for number, before in enumerate(self._before.partitions):
-            now, merged = today.partitions[number], self._merged.partitions[number]
+            now, compacted = today.partitions[number], self._compacted.partitions[number]
             count = len(before.runs)
             same = all(a is b for a, b in zip(before.runs, now.runs, strict=False))
-            if merged is not before and same and len(now.runs) >= count:
-                runs = (*merged.runs, *now.runs[count:])
+            if compacted is not before and same and len(now.runs) >= count:
+                runs = (*compacted.runs, *now.runs[count:])
                 today = today.with_partition(number, now.with_runs(runs))
         return today
 
     def _run(self) -> None:
         try:
-            self._merged = self._before.merged(self._folder)
+            self._compacted = self._before.compacted(self._folder)
         except BaseException as error:  # noqa: BLE001  handed to whoever waits
             self._error = error
 
 
 def due_bytes(state: OperatorState) -> int:
-    """How much the next merges would have to read."""
+    """How much the next compactions would have to read."""
     return sum(
         run.size
         for partition in state.partitions
-        if (chosen := partition.plan_merge()) is not None
+        if (chosen := partition.plan_compaction()) is not None
         for run in partition.runs[chosen.start : chosen.stop]
     )

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lamina
-from lamina.embedded import merging
+from lamina.embedded import compaction
 from lamina.errors import StoreFull
 from lamina.state.local import RunFolder
 from lamina.state.operator import OperatorState
@@ -58,13 +58,13 @@ def test_epochs_go_on_while_runs_are_merged_and_nothing_is_lost(tmp_path: Path) 
 def test_a_merge_that_hangs_does_not_let_runs_pile_up_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go, merged = Event(), OperatorState.merged
+    go, merged = Event(), OperatorState.compacted
 
     def slow(state: OperatorState, folder: RunFolder) -> OperatorState:
         go.wait(20)
         return merged(state, folder)
 
-    monkeypatch.setattr(OperatorState, "merged", slow)
+    monkeypatch.setattr(OperatorState, "compacted", slow)
     with lamina.open(tmp_path) as store:
         table = store.table("t", KEY, VALUE, merges=[SUM])
         for epoch in range(2 * RUNS_MAX + 1):
@@ -91,11 +91,11 @@ def test_a_full_disk_under_a_merge_is_said_before_the_next_epoch_is_decided(
             table.write(batch(epoch))
             store.commit()
         with monkeypatch.context() as patch:
-            patch.setattr(OperatorState, "merged", full)
+            patch.setattr(OperatorState, "compacted", full)
             table.write(batch(3))
             store.commit()  # the merge begins here
             table.write(batch(4))
-            table._merging.join()  # type: ignore[union-attr]
+            table._compaction.join()  # type: ignore[union-attr]
             with pytest.raises(StoreFull):
                 store.commit()
         assert store.epoch == 4
@@ -123,10 +123,10 @@ def test_a_rewind_while_runs_are_merged_leaves_the_merge(tmp_path: Path) -> None
 
 
 def test_little_is_merged_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lamina.embedded.table.LARGE_BYTES", merging.LARGE_BYTES)
+    monkeypatch.setattr("lamina.embedded.table.LARGE_BYTES", compaction.LARGE_BYTES)
     with lamina.open(tmp_path) as store:
         table = store.table("t", KEY, VALUE, merges=[SUM])
         for epoch in range(20):
             table.write(batch(epoch))
             store.commit()
-            assert table._merging is None
+            assert table._compaction is None

@@ -21,7 +21,7 @@ from lamina.state.vnodes import EVERYTHING, Mask, Rows, SlotRange, Slots
 STEP_ROWS = 32 * 1024
 
 
-def merged(
+def scan_runs(
     runs: Sequence[Run],
     schema: StateSchema,
     *,
