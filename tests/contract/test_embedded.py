@@ -14,7 +14,7 @@ from lamina.recovery import RecoveryConfig
 from tests.contract.conftest import Backend
 from tests.servers import S3Server
 from tests.servers.s3 import ACCESS_KEY, REGION, SECRET_KEY
-from tests.unit.embedded_stores import KEY, SUM, VALUE, as_dict, dying, opened, rows
+from tests.support.embedded_stores import KEY, SUM, VALUE, as_dict, dying, opened, rows
 
 pytestmark = pytest.mark.server
 

@@ -22,7 +22,7 @@ from lamina.store import MemoryStore
 from lamina.testing import ManualClock
 from tests.crash.disk import Call, Image, Platter, RecordingDisk
 from tests.crash.test_crash_states import WatchedMemory, describe
-from tests.unit.embedded_stores import KEY, SUM, VALUE, as_dict, kill, rows
+from tests.support.embedded_stores import KEY, SUM, VALUE, as_dict, kill, rows
 
 STATES_AT_A_CALL = 60
 """Where the unsynced parts give more combinations, a sample of them is tried."""

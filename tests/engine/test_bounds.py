@@ -23,7 +23,7 @@ from tests.engine.pipelines import (
     rows_of,
     run_out,
 )
-from tests.unit.embedded_stores import GatedStore
+from tests.support.embedded_stores import GatedStore
 
 assert LIMITS.rows is not None
 EXPECTED = expected({"trades": TRADES, "orders": ORDERS}, LIMITS.rows)

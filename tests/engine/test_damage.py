@@ -9,8 +9,8 @@ import pytest
 
 from lamina.errors import Corrupt, RunDamaged, WalDamaged
 from tests.engine.pipelines import LIMITS, ORDERS, TRADES, World, expected, kill, run_out
-from tests.unit.embedded_stores import flip
-from tests.unit.embedded_stores import replace as damaged
+from tests.support.embedded_stores import flip
+from tests.support.embedded_stores import replace as damaged
 
 assert LIMITS.rows is not None
 EXPECTED = expected({"trades": TRADES, "orders": ORDERS}, LIMITS.rows)

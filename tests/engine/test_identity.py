@@ -30,7 +30,7 @@ from tests.engine.pipelines import (
     kill,
     run_out,
 )
-from tests.unit.wal_logs import everything_below
+from tests.support.wal_logs import everything_below
 
 OLD = Path(__file__).parents[1] / "golden/homes/before-ids.zip"
 SAME = RecoveryConfig(same_pipeline=True)

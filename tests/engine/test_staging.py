@@ -15,8 +15,8 @@ from lamina.workspace import Attempt
 from lamina.workspace.staging import drop_staged, stage
 from tests.engine.pipelines import LIMITS, ORDERS, TRADES, World, expected, kill, run_out
 from tests.engine.test_sinks import SINK, FlakySink
+from tests.support.embedded_stores import GatedStore
 from tests.support.syncs import record_syncs
-from tests.unit.embedded_stores import GatedStore
 
 assert LIMITS.rows is not None
 EXPECTED = expected({"trades": TRADES, "orders": ORDERS}, LIMITS.rows)

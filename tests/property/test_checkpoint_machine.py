@@ -37,7 +37,7 @@ from lamina.ids import CheckpointId
 from lamina.protocol.retention import Fate
 from lamina.store import MemoryStore, RetryingStore, RetryPolicy, Store
 from lamina.testing import Fault, FaultKind, FaultyStore, ManualClock
-from tests.unit.checkpoints import (
+from tests.support.checkpoints import (
     HOME,
     assert_loads_exactly,
     manifest_of,

@@ -29,7 +29,7 @@ from lamina.errors import RunDamaged
 from lamina.state.local import RunFolder
 from lamina.state.operator import OperatorState
 from lamina.store import MemoryStore
-from tests.unit.embedded_stores import (
+from tests.support.embedded_stores import (
     KEY,
     SUM,
     VALUE,

@@ -16,7 +16,7 @@ from lamina.format.pipeline_record import Owner
 from lamina.protocol.driver import Adopt, Commit, Segment, publish_line
 from lamina.protocol.recovery import Found, Plan, plan_fresh, plan_recovery
 from lamina.protocol.sinks import Publish, SinkPosition, decide_publish
-from tests.unit.checkpoints import Scribe
+from tests.support.checkpoints import Scribe
 
 SINKS = ("fast", "slow")
 

@@ -24,7 +24,7 @@ from lamina.state.partition import Applied, StatePartition
 from lamina.state.run import TimeRange, run_of_batch
 from lamina.state.schema import StateSchema
 from lamina.state.vnodes import SlotRange
-from tests.unit.states import Rows, in_files, rows_batch, scanned
+from tests.support.states import Rows, in_files, rows_batch, scanned
 
 Key = tuple[Any, ...]
 Values = tuple[int | None, int | None, int | None]  # total, n, t

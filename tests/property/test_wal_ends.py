@@ -15,7 +15,7 @@ from lamina.format.home_names import CoreSegment, segment_path
 from lamina.wal import Home, drop_segments
 from lamina.wal.scan import read_ends, read_tail, segments_of
 from lamina.wal.standalone import CoreWalWriter
-from tests.unit.wal_logs import HOME, batch_of, open_writer
+from tests.support.wal_logs import HOME, batch_of, open_writer
 
 SHM = Path("/dev/shm")
 

@@ -22,9 +22,9 @@ from lamina.format.log import Committed
 from lamina.wal import Home, Torn, check_segment, drop_segments, repair
 from lamina.wal.scan import segments_of
 from lamina.wal.standalone import replay_core
-from tests.unit.checkpoints import cid
-from tests.unit.recoveries import Pipeline, recovered_state
-from tests.unit.wal_logs import HOME, apply, batch_of, offsets, open_writer
+from tests.support.checkpoints import cid
+from tests.support.recoveries import Pipeline, recovered_state
+from tests.support.wal_logs import HOME, apply, batch_of, offsets, open_writer
 
 KEYS = st.sampled_from([b"a", b"b", b"c", b"", b"long" * 50])
 VALUES = st.sampled_from([b"", b"1", b"22", bytes(600), b"x" * 700, b"\1" + bytes(1200), None])

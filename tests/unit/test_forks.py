@@ -15,7 +15,7 @@ from lamina.clock import SystemClock
 from lamina.disk import LocalDisk
 from lamina.errors import Fenced, Refused
 from lamina.wal import claim_home
-from tests.unit.embedded_stores import KEY, VALUE, as_dict, rows
+from tests.support.embedded_stores import KEY, VALUE, as_dict, rows
 
 
 def in_child(work: Callable[[], None]) -> str:

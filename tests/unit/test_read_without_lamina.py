@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import lamina
-from tests.unit.test_inspect_support import make_shop
+from tests.support.shop import make_shop
 
 READER = Path(__file__).parents[2] / "docs" / "read_without_lamina.py"
 ITEMS = pa.schema([("id", pa.int64()), ("x", pa.float64())])

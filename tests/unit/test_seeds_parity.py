@@ -33,7 +33,7 @@ from lamina.recovery import RecoveryConfig
 from lamina.store import MemoryStore
 from lamina.testing import Fault, FaultKind, FaultyStore, ManualClock
 from lamina.wal.standalone import CoreWalWriter, statistics
-from tests.unit.wal_logs import HOME, open_writer, runs_of
+from tests.support.wal_logs import HOME, open_writer, runs_of
 
 CLOCK = ManualClock(1)
 ID = new_checkpoint_id(CLOCK)

@@ -22,7 +22,7 @@ from lamina.cli.main import cli
 from lamina.cli.support.exits import MEANINGS
 from tests.support.command_line import Pipeline, answer, lamina, make_pipeline
 from tests.support.homes import HomeAndStore, flip, make_home, tear
-from tests.unit.test_inspect_support import Shop, make_shop
+from tests.support.shop import Shop, make_shop
 
 PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
 GOLDEN = Path(__file__).parents[2] / "golden"

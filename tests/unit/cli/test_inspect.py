@@ -17,7 +17,7 @@ from lamina.errors import RunDamaged
 from lamina.inspect import OperatorDiff, View
 from tests.support.command_line import answer, lamina, make_pipeline, tree, without_rights
 from tests.support.homes import make_home
-from tests.unit.test_inspect_support import Shop, make_shop, rows
+from tests.support.shop import Shop, make_shop, rows
 
 
 @pytest.fixture(scope="module")

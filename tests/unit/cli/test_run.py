@@ -31,7 +31,7 @@ from lamina.running.presence import present
 from lamina.running.settings import RunSettings
 from lamina.testing import ManualClock
 from tests.support.command_line import answer, lamina, without_rights
-from tests.unit.running_engines import NEW, FakeEngine
+from tests.support.running_engines import NEW, FakeEngine
 
 SQL = """CREATE SOURCE s (symbol STRING, ts TIMESTAMP) USING trades WATERMARK ts DELAY OF INTERVAL 1 DAY;
 CREATE STREAM counts AS SELECT symbol, count(*) AS n FROM s GROUP BY symbol EMIT ON UPDATE;

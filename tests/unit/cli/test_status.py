@@ -18,7 +18,7 @@ from lamina.running.loop import Loop
 from lamina.running.presence import present
 from tests.support.command_line import answer, lamina, tree
 from tests.support.homes import HomeAndStore, make_home
-from tests.unit.running_engines import FakeEngine
+from tests.support.running_engines import FakeEngine
 
 SQL = """CREATE SOURCE clicks (symbol STRING, ts TIMESTAMP) USING trades;
 CREATE STREAM rows AS SELECT * FROM clicks;

@@ -24,10 +24,10 @@ from lamina.store import LocalStore
 from lamina.testing import ManualClock
 from lamina.wal import DriverLog, SegmentReader, claim_home, read_home
 from lamina.wal.standalone import CoreWalWriter, LogSet
+from tests.support.checkpoints import cid
 from tests.support.command_line import answer, lamina, tree
 from tests.support.homes import HomeAndStore, flip, make_home, tear
-from tests.unit.checkpoints import cid
-from tests.unit.wal_logs import driver_commit
+from tests.support.wal_logs import driver_commit
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,87 @@
+"""The builder: the same model and the same refusals as a file."""
+
+from __future__ import annotations
+
+import pytest
+
+from lamina.errors import BadPipeline
+from lamina.pipeline import Emit, PipelineBuilder, check_pipeline, parse_pipeline
+from tests.unit.pipeline.test_digests import digests
+
+TEXT = """
+CREATE SOURCE trades (symbol STRING, price DECIMAL(12,2), `event time` TIMESTAMP)
+  USING JSON OPTIONS (path '${DIR}/trades', header true, n 5)
+  WATERMARK `EVENT time` DELAY OF INTERVAL 5 SECONDS;
+CREATE STREAM vwap AS
+  SELECT symbol, sum(price) AS total, '${DIR}' AS dir FROM trades
+  GROUP BY symbol, window(`event time`, '1 minute')
+  EMIT ON WINDOW CLOSE;
+CREATE SINK out FROM vwap USING parquet OPTIONS (path 'out/vwap');
+"""
+SELECT = """
+  SELECT symbol, sum(price) AS total, '${DIR}' AS dir FROM trades
+  GROUP BY symbol, window(`event time`, '1 minute')
+"""
+ENVIRONMENT = {"DIR": "/data"}
+DDL = "symbol STRING, price DECIMAL(12,2), `event time` TIMESTAMP"
+
+
+def builder() -> PipelineBuilder:
+    options: dict[str, str | int | bool] = {"path": "${DIR}/trades", "header": True, "n": 5}
+    return PipelineBuilder(ENVIRONMENT).source(
+        "trades", DDL, "json", options, watermark=("EVENT time", "5 seconds")
+    )
+
+
+def test_a_program_builds_what_a_file_says() -> None:
+    built = (
+        builder()
+        .stream("vwap", SELECT, emit=Emit.ON_WINDOW_CLOSE)
+        .sink("out", "vwap", "PARQUET", {"path": "out/vwap"})
+        .build()
+    )
+    parsed = parse_pipeline(TEXT, ENVIRONMENT)
+    assert built == parsed
+    assert digests(built) == digests(parsed)
+    assert built.sources["trades"].options["path"].value == "/data/trades"
+    check_pipeline(built)
+
+
+def test_columns_by_name_are_the_columns_of_a_text() -> None:
+    types = {"symbol": "STRING", "price": "DECIMAL(12,2)", "event time": "TIMESTAMP"}
+    by_name = PipelineBuilder().source("t", types, "json").build()
+    assert by_name == PipelineBuilder().source("t", DDL, "json").build()
+
+
+@pytest.mark.parametrize(
+    ("built", "said"),
+    [
+        (lambda: PipelineBuilder().build(), "there is no statement"),
+        (lambda: builder().sink("TRADES", "x", "json"), "the name of a source already"),
+        (lambda: builder().sink("", "x", "json"), "a name is empty"),
+        (lambda: builder().source("t", "a INT, A INT", "x"), "'A' is there twice"),
+        (lambda: builder().source("t", "a INT) USING y", "x"), "')' closes nothing"),
+        (lambda: builder().source("t", {}, "x"), "name of a column"),
+        (lambda: builder().source("t", "a INT", "x", watermark=("b", "1 day")), "no column 'b'"),
+        (lambda: builder().source("t", "a INT", "x", watermark=("a", "soon")), "no length of time"),
+        (lambda: builder().source("t", "a INT", "x", {"p": "1", "P": "2"}), "is there twice"),
+        (lambda: builder().source("t", "a INT", "x", {"p": "${NO}"}), "environment has no NO"),
+        (lambda: builder().stream("s", "SELECT '${NO}' AS a FROM t"), "environment has no NO"),
+        (lambda: builder().stream("s", "SELECT ${DIR} FROM t"), "outside of a text in quotes"),
+        (lambda: builder().stream("s", "SELECT a FROM t; DROP"), "without a semicolon"),
+        (lambda: builder().stream("s", "DROP TABLE t"), "a SELECT is expected"),
+        (lambda: builder().stream("s", ""), "a SELECT is expected"),
+    ],
+)
+def test_a_program_is_refused_what_a_file_is(built: object, said: str) -> None:
+    assert callable(built)
+    with pytest.raises(BadPipeline) as caught:
+        built()
+    assert said in caught.value.message
+
+
+def test_an_error_in_a_built_stream_has_a_place_in_its_own_text() -> None:
+    built = builder().stream("s", "SELECT symbol\nFROM trades LIMIT 5").build()
+    with pytest.raises(BadPipeline) as caught:
+        check_pipeline(built)
+    assert caught.value.where == "stream s:2:13"
