@@ -175,7 +175,7 @@ def test_a_pinned_segment_is_read_as_it_was_written(name: str) -> None:
     reader = SegmentReader(LocalDisk(HERE), name)
     assert reader.header == header
     found = [
-        (int(r.kind), r.payload.to_pybytes(), r.epoch, r.header.count)
+        (int(r.kind), bytes(r.payload), r.epoch, r.header.count)
         for r in reader.records()
         if r.payload is not None
     ]
@@ -187,7 +187,7 @@ def test_the_pinned_payloads_are_read_as_the_values_they_were() -> None:
     reader = SegmentReader(LocalDisk(HERE), "every-kind.wal")
     by_kind = {record.kind: record for record in reader.records()}
     assert by_kind.keys() == set(Kind)
-    data = {kind: r.payload.to_pybytes() for kind, r in by_kind.items() if r.payload is not None}
+    data = {kind: bytes(r.payload) for kind, r in by_kind.items() if r.payload is not None}
     assert decode_takeover(data[Kind.TAKEOVER], "") == TAKEOVER
     assert decode_adopt(data[Kind.ADOPT], "") == ADOPT
     assert decode_commit(data[Kind.COMMIT], "") == COMMIT
@@ -203,13 +203,13 @@ def test_the_pinned_payloads_are_read_as_the_values_they_were() -> None:
 def test_the_pinned_takeover_says_which_pipeline_it_is() -> None:
     [record] = SegmentReader(LocalDisk(HERE), "takeover-pipeline.wal").records()
     assert record.payload is not None
-    assert decode_takeover(record.payload.to_pybytes(), "") == OF_PIPELINE
+    assert decode_takeover(bytes(record.payload), "") == OF_PIPELINE
 
 
 def adopts_of(name: str) -> list[AdoptRecord]:
     reader = SegmentReader(LocalDisk(HERE), name)
     payloads = [r.payload for r in reader.records() if r.kind is Kind.ADOPT]
-    return [decode_adopt(p.to_pybytes(), "") for p in payloads if p is not None]
+    return [decode_adopt(bytes(p), "") for p in payloads if p is not None]
 
 
 def test_the_pinned_adopts_are_read_as_the_values_they_were() -> None:
@@ -228,7 +228,7 @@ def test_the_digest_of_a_pinned_commit_is_the_one_its_children_name() -> None:
 
 def test_a_commit_says_whom_it_is_for() -> None:
     records = SegmentReader(LocalDisk(HERE), "commit-for-sinks.wal").records()
-    [data] = [r.payload.to_pybytes() for r in records if r.payload and r.kind is Kind.COMMIT]
+    [data] = [bytes(r.payload) for r in records if r.payload and r.kind is Kind.COMMIT]
     assert decode_commit(data, "").sinks == ("out", "\u00fcber")
 
 

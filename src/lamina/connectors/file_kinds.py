@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
-from lamina.connectors.files import FilesSource
 from lamina.connectors.kinds import (
     BAD_ROWS_PATH,
     DeclaredOption,
@@ -13,14 +11,10 @@ from lamina.connectors.kinds import (
     SourceContext,
     SourceKind,
 )
-from lamina.connectors.options import option_of
 from lamina.connectors.reader_options import check_reader_options
-from lamina.engine.model import SourceRange
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from lamina.connectors.file_frames import FileFrames
+    from lamina.connectors.spark_source import SparkSource
 
 PATH = "path"
 _KEEP = f"A row that cannot be read stops the epoch; with {BAD_ROWS_PATH} 'a/folder' it is kept"
@@ -47,37 +41,17 @@ _BAD_ROWS = DeclaredOption(
 )
 
 
-class SparkFiles(FilesSource):
-    """The files of a folder, and how Spark reads them."""
+def _open(context: SourceContext) -> SparkSource:
+    from lamina.connectors.spark_files import SparkFiles  # noqa: PLC0415  slow to import
 
-    def __init__(self, context: SourceContext) -> None:
-        source, given = context.source, context.given
-        path = option_of(source, PATH)
-        assert path is not None, "it is required"
-        super().__init__(source.name, given.folder(PATH), written=path.value)
-        self._source = source
-        self._further = given.further
-        self._keeps_bad_rows = BAD_ROWS_PATH in given.declared
-
-    def frame(self, spark: SparkSession, planned: SourceRange) -> DataFrame:
-        """The rows of a range; without those that cannot be read, if these are kept elsewhere."""
-        return self._frames.rows(spark, planned.data)
-
-    def bad_rows(self, spark: SparkSession, planned: SourceRange) -> DataFrame:
-        return self._frames.bad_rows(spark, planned.data)
-
-    @cached_property
-    def _frames(self) -> FileFrames:
-        from lamina.connectors.file_frames import FileFrames  # noqa: PLC0415  an extra
-
-        return FileFrames(self._source, self._further, keeps_bad_rows=self._keeps_bad_rows)
+    return SparkFiles(context)
 
 
 def _kind(name: str, doc: str, *options: DeclaredOption, **refused: str) -> SourceKind:
     return SourceKind(
         name,
         f"{doc} files in a folder; each file is read once, oldest first",
-        open=SparkFiles,
+        open=_open,
         options=(_PATH, *options),
         refused={**_REFUSED, **refused},
         check=check_reader_options,

@@ -15,10 +15,11 @@ from lamina.engine.model import Offset, SourceRange
 from lamina.engine.ports import Limits, SourceMemory
 from lamina.pipeline.model import DeclaredSource
 from lamina.pipeline.tokens import bad_at
-from lamina.state.schema import StateSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from lamina.state.schema import StateSchema
 
 ROW = "row"
 PIECES_MIN, PIECES_MAX = 8, 256  # of a range: what Spark deals out to its tasks

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from lamina.engine.steps import Merges, Step
 from lamina.format.commit import WalRange
 from lamina.pipeline.model import Emit
-from lamina.state.merge import Merge
-from lamina.workspace.base import TaskSpace
 from lamina.workspace.model import Attempt, RunRef, Staged
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lamina.engine.steps import Step
+    from lamina.state.merge import Merge
+    from lamina.workspace.base import TaskSpace
 
 Offset = Mapping[str, str]
 
@@ -70,7 +72,7 @@ class OperatorPlan:
 
     @property
     def merges(self) -> tuple[Merge, ...]:
-        return self.step.merges if isinstance(self.step, Merges) else ()
+        return self.step.merges
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Protocol
 
 from lamina.engine.model import Offset, SourceRange, StreamResult, StreamWork
 from lamina.format.commit import Point
 from lamina.format.pipeline_record import Owner
 from lamina.protocol.sinks import SinkPosition
-from lamina.state.partition import Looked
-from lamina.state.schema import StateSchema
-from lamina.workspace.base import StagedFiles
 from lamina.workspace.model import Staged
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lamina.state.partition import Looked
+    from lamina.state.schema import StateSchema
+    from lamina.workspace.base import StagedFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +89,17 @@ class Change(Enum):
     CHANGES = "changes"  # rows also say which rows are gone
 
 
+def _no_columns() -> pa.Schema:
+    import pyarrow as pa  # noqa: PLC0415  slow to import, and `lamina check` knows no columns
+
+    return pa.schema([])
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """The rows of a stream, as its sinks get them."""
 
-    schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    schema: pa.Schema = field(default_factory=_no_columns)
     change: Change = Change.APPEND
     keys: tuple[str, ...] | None = None
     """The columns that tell one row from another; none: there is one row at most; None: unknown."""

@@ -49,6 +49,10 @@ class PythonStep:
     name: str
     version: str
 
+    @property
+    def merges(self) -> tuple[Merge, ...]:
+        return ()
+
     def definition(self, of: str | None) -> str | None:
         return sha256_hex(encode([of, self.module, self.name, self.version]))
 

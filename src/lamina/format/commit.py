@@ -32,6 +32,10 @@ class Point:
     digest: str
 
 
+OPERATOR = "state"
+"""Whose state puts, deletes and batches are, unless a batch says otherwise."""
+
+
 @dataclass(frozen=True, slots=True)
 class WalRange:
     """Where a record lies that this epoch consists of, with its checksum."""

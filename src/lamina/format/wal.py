@@ -37,14 +37,14 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import google_crc32c
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
 from lamina.errors import Unsupported, WalDamaged
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 WAL_VERSION: Final = 1
 ALIGNMENT: Final = 64
@@ -204,7 +204,12 @@ def decode_record_header(data: bytes, *, offset: int, binding: int) -> RecordHea
 
 
 def payload_matches(
-    header: bytes, payload: pa.Buffer, padding: bytes, *, offset: int, binding: int
+    header: bytes,
+    payload: bytes | pa.Buffer,
+    padding: bytes | pa.Buffer,
+    *,
+    offset: int,
+    binding: int,
 ) -> bool:
     """Whether payload and padding are those that the header was written for."""
     found = _payload_crc(_bind(binding, offset), bytes(header[:56]), (payload, padding))
@@ -218,6 +223,8 @@ def blank_sectors(payload: Sequence[bytes | pa.Buffer], offset: int) -> int:
     torn. The header's own sector is never one. Only sectors that begin with a zero are looked at,
     so the common case costs one byte in 512.
     """
+    import numpy as np  # noqa: PLC0415  slow to import; who reads whole records needs none
+
     blank = 0
     position = offset + HEADER_SIZE
     for index, part in enumerate(payload):
@@ -232,16 +239,16 @@ def blank_sectors(payload: Sequence[bytes | pa.Buffer], offset: int) -> int:
         suspects = sectors[starts[:whole] == 0]
         blank += len(suspects) - int(np.count_nonzero(suspects.any(axis=1)))
         if len(starts) > whole and starts[-1] == 0:
-            rest = [data[lead + whole * SECTOR :], *payload[index + 1 :]]
+            rest = [memoryview(part)[lead + whole * SECTOR :], *payload[index + 1 :]]
             blank += _begins_blank(rest)
     return blank
 
 
-def _begins_blank(parts: Iterable[bytes | pa.Buffer | NDArray[np.uint8]]) -> bool:
+def _begins_blank(parts: Iterable[bytes | pa.Buffer | memoryview]) -> bool:
     """Whether a sector that is spread over parts is all zero, as far as the payload goes."""
     left = SECTOR
     for part in parts:
-        if np.frombuffer(part, dtype=np.uint8)[:left].any():
+        if bytes(memoryview(part)[:left]).strip(b"\0"):
             return False
         left -= len(part)
         if left <= 0:

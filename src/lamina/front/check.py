@@ -8,10 +8,6 @@ check --json` (docs/cli.md).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from lamina.connectors.opening import (
@@ -30,12 +26,9 @@ from lamina.pipeline.expressions import calls
 from lamina.pipeline.keys import read_keys
 from lamina.pipeline.model import DeclaredSink, DeclaredSource, Emit, Pipeline
 from lamina.pipeline.select import Select, read_select
-from lamina.state.meanings import names_for_people
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from lamina.spark.streams import SparkStream
 
 Shape = dict[str, Any]
 
@@ -93,7 +86,9 @@ def add_types(
 ) -> None:
     """What Spark says, added to what the text says: columns, state and merge functions."""
     require_spark("checking types")
-    found = _compiled(pipeline, place, spark)
+    from lamina.spark.explanation import explain_types  # noqa: PLC0415  an extra
+
+    found = explain_types(pipeline, name=place.name, file=str(place.file), spark=spark)
     for stream in plan["streams"]:
         stream.update(found[stream["name"]])
     plan["checked_with_spark"] = True
@@ -161,58 +156,4 @@ def _sink(sink: DeclaredSink, delivery: str) -> Shape:
         "format": sink.format,
         "options": {name: option.written for name, option in sink.options.items()},
         "delivery": delivery,
-    }
-
-
-def _compiled(
-    pipeline: Pipeline, place: PipelinePlace, spark: SparkSession | None
-) -> dict[str, Shape]:
-    """Columns, state and merge functions, as the streams compile on a live Spark."""
-    from lamina.spark.failures import spark_errors  # noqa: PLC0415  an extra
-    from lamina.spark.frames import own_session  # noqa: PLC0415
-    from lamina.spark.internals import active  # noqa: PLC0415
-    from lamina.spark.runner import pinned  # noqa: PLC0415
-    from lamina.spark.streams import compile_pipeline  # noqa: PLC0415
-
-    file = str(place.file)
-    with _session(place.name, spark) as session:
-        own = own_session(session, pinned(1))
-        with spark_errors(), active(own):
-            names = order(pipeline, file=file)
-            _, streams = compile_pipeline(own, pipeline, names, name=place.name, file=file)
-    return {name: _columns(stream) for name, stream in streams.items()}
-
-
-@contextmanager
-def _session(name: str, spark: SparkSession | None) -> Iterator[SparkSession]:
-    from lamina.spark.session import start_session, stop_session  # noqa: PLC0415  an extra
-
-    if spark is not None:
-        yield spark
-        return
-    with TemporaryDirectory(prefix="lamina-check-") as scratch:
-        session = start_session(name, Path(scratch), master="local[1]")
-        try:
-            yield session
-        finally:
-            stop_session(session)
-
-
-def _columns(stream: SparkStream) -> Shape:
-    merged = stream.operator.merges if stream.operator else ()
-    merges = {column: each.function for each in merged for column in each.columns}
-    state = stream.state.names if stream.state else []
-    names = names_for_people(state, stream.operator.meanings if stream.operator else ())
-    return {
-        "columns": [
-            {"name": each.name, "type": each.dataType.simpleString()} for each in stream.output
-        ],
-        "state": [
-            {
-                "name": name,
-                "type": each.dataType.simpleString(),
-                "merge": merges.get(each.name),
-            }
-            for each, name in zip(stream.state or (), names, strict=True)
-        ],
     }

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from lamina.checkpoint.parallel import run_all
 from lamina.disk.base import Disk
@@ -18,7 +17,10 @@ from lamina.protocol.identity import PartChange
 from lamina.protocol.recovery import Plan, Skipped
 from lamina.recovery.ranges import read_ranges
 
-Work = Callable[[str, int, Iterator[pa.RecordBatch]], None]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Work = Callable[[str, int, "Iterator[pa.RecordBatch]"], None]
 """Takes the batches of one (operator, partition), oldest first; the newest value of a key wins."""
 
 
@@ -146,6 +148,8 @@ class RecoveredState:
         return self.replayed[-1] if self.replayed else self.manifest
 
     def _run_batches(self, run: RunEntry) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa  # noqa: PLC0415  slow to import; a plan reads no rows
+
         inline = run.decode_inline()
         where = run.path or "inline run"
         source = pa.py_buffer(inline) if inline is not None else self._mapped(where)
@@ -155,6 +159,8 @@ class RecoveredState:
             raise Corrupt(f"a run that is no Arrow stream: {error}", where=where) from error
 
     def _mapped(self, path: str) -> pa.Buffer:
+        import pyarrow as pa  # noqa: PLC0415
+
         file = self.files[path]
         with typed_errors(file):
             return pa.memory_map(str(file), "r").read_buffer()

@@ -8,7 +8,9 @@ examination  everything that can be said of a segment; repair: a person's verb
 standalone   a core's log without a driver, for programs that want only that
 """
 
-from lamina.wal.core_log import CoreLog
+from typing import TYPE_CHECKING
+
+from lamina.lazy import exports
 from lamina.wal.driver_log import (
     DriverLog,
     DriverSegmentContent,
@@ -19,6 +21,11 @@ from lamina.wal.dropping import drop_segments, droppable
 from lamina.wal.home import Home, claim_home, read_home
 from lamina.wal.reader import Clean, Record, SegmentReader, Torn
 from lamina.wal.repair import Repair, SegmentCheck, check_segment, plan_repair, repair
+
+if TYPE_CHECKING:
+    from lamina.wal.core_log import CoreLog
+else:  # it writes Arrow, which is slow to import; whoever reads decisions needs none
+    __getattr__ = exports(__name__, {"lamina.wal.core_log": "CoreLog"})
 
 __all__ = [
     "Clean",

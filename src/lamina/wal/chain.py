@@ -8,8 +8,7 @@ it may be alive. Nobody cuts a file.
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from lamina.disk.base import Disk, Lock
 from lamina.errors import AlreadyExists
@@ -24,6 +23,9 @@ from lamina.format.wal import Kind, SegmentHeader
 from lamina.wal.reader import Clean
 from lamina.wal.scan import End, read_ends, segments_of, shared_segments
 from lamina.wal.segment import Placed, SegmentWriter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class SegmentChain:

@@ -7,16 +7,17 @@ name is not judged (R1).
 
 from __future__ import annotations
 
-from typing import Self
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Self
 
 from lamina.disk.base import Disk
-from lamina.format.commit import WalRange
+from lamina.format.commit import OPERATOR, WalRange
 from lamina.format.wal import Kind
 from lamina.wal.chain import SegmentChain
-from lamina.wal.runs import OPERATOR, serialize
+from lamina.wal.runs import serialize
 from lamina.wal.whole import Whole
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 

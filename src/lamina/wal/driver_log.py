@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from lamina.disk.base import Disk
 from lamina.errors import Refused, UsageError, WalDamaged
 from lamina.format.canonical import sha256_hex
 from lamina.format.commit import (
+    OPERATOR,
     AdoptRecord,
     CheckpointRecord,
     CommitRecord,
@@ -40,10 +40,12 @@ from lamina.format.wal import DRIVER_CORE, Kind, SegmentHeader
 from lamina.protocol.driver import Adopt, Commit, Segment, check_not_superseded
 from lamina.wal.home import Home
 from lamina.wal.reader import Clean, Record, SegmentReader, Torn
-from lamina.wal.runs import OPERATOR, serialize
 from lamina.wal.scan import check_home, segments_of
 from lamina.wal.segment import SegmentWriter
 from lamina.wal.whole import Whole
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class DriverLog:
@@ -100,6 +102,8 @@ class DriverLog:
         self, batch: pa.RecordBatch, *, epoch: int, operator: str = OPERATOR, core: int = 0
     ) -> WalRange:
         """A RUN in this log itself: if one process does all the work, a commit costs one sync."""
+        from lamina.wal.runs import serialize  # noqa: PLC0415  slow to import; readers need none
+
         self._whole.check()
         first = self._sequence
         self._sequence += batch.num_rows
@@ -326,7 +330,7 @@ def rule_commit(record: CommitRecord) -> Commit:
 
 def _take(content: _Content, record: Record, reader: SegmentReader) -> None:
     assert record.payload is not None
-    data, where = record.payload.to_pybytes(), reader.where(record.offset)
+    data, where = bytes(record.payload), reader.where(record.offset)
     open_adopt = bool(content.adopts) and content.adopts[-1].more
     if open_adopt and record.kind is not Kind.ADOPT:
         raise WalDamaged(f"a {record.kind.name} in the middle of an ADOPT", where=where)

@@ -168,7 +168,7 @@ def _take(record: Record, where: str, found: Examined) -> None:
     found.places[record.offset] = (record.header.size, record.header.payload_crc)
     assert record.payload is not None
     try:
-        commits = _commits(record, record.payload.to_pybytes(), where)
+        commits = _commits(record, bytes(record.payload), where)
     except WalDamaged as error:
         found.troubles.append(
             Trouble(

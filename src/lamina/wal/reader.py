@@ -10,11 +10,10 @@ durable beyond the torn place, the place is damage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Union
 
 from lamina.disk.base import Disk
 from lamina.errors import Unsupported, WalDamaged
@@ -32,11 +31,19 @@ from lamina.format.wal import (
     payload_matches,
 )
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _WINDOW = 1 << 20
 _LAST_WINDOWS = (1 << 14, 1 << 20, 1 << 23)
 """How far back from the end the last record is looked for, step by step."""
 _MAGIC = b"LREC"
 _KNOWN = frozenset(map(int, Kind))
+
+
+Bytes = Union[bytes, "pa.Buffer"]
+Part = Callable[[int, int], Bytes]
+"""Some bytes of a segment, by offset and size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +53,7 @@ class Record:
     segment: str
     offset: int
     header: RecordHeader
-    payload: pa.Buffer | None
+    payload: Bytes | None  # mapped ones are Arrow's
 
     @property
     def kind(self) -> Kind:
@@ -62,9 +69,11 @@ class Record:
 
     def batch(self) -> pa.RecordBatch:
         """The Arrow batch of a RUN; its buffers are those of the payload, not copies."""
+        import pyarrow as pa  # noqa: PLC0415  slow to import; who only reads decisions needs none
+
         assert self.payload is not None, "read it with payloads"
         try:
-            return pa.ipc.open_stream(self.payload).read_next_batch()
+            return pa.ipc.open_stream(pa.py_buffer(self.payload)).read_next_batch()
         except (pa.ArrowInvalid, StopIteration) as error:
             where = f"{self.segment}, byte {self.offset}"
             raise WalDamaged(f"a RUN that is no Arrow batch: {error}", where=where) from error
@@ -151,11 +160,8 @@ class SegmentReader:
         where = self.where(offset)
         if self.header is None or offset + size > self.size or offset % ALIGNMENT:
             raise WalDamaged(f"{size} bytes are named here, the file has {self.size}", where=where)
-        if mapped:
-            data = self._mapping[offset : offset + size]
-        else:
-            data = pa.py_buffer(self._disk.read(self.path, offset, size))
-        head = data[:HEADER_SIZE].to_pybytes()
+        part = self._mapped_part if mapped else self._part
+        head = bytes(part(offset, HEADER_SIZE))
         header = decode_record_header(head, offset=offset, binding=self._binding)
         if header is None:
             raise WalDamaged("the record header does not match its checksum", where=where)
@@ -165,9 +171,10 @@ class SegmentReader:
                 f"{size} and {crc:08x} are named",
                 where=where,
             )
-        if not self._matches(head, data, header, offset):
+        payload, padding = self._payload(offset, header, part)
+        if not self._matches(head, payload, padding, offset):
             raise WalDamaged(f"the payload does not match its CRC {crc:08x}", where=where)
-        return Record(self.path, offset, header, self._payload(data, header))
+        return Record(self.path, offset, header, payload)
 
     @cached_property
     def _mapping(self) -> pa.Buffer:
@@ -219,10 +226,10 @@ class SegmentReader:
         return self._with_payload(offset, head, header)
 
     def _with_payload(self, offset: int, head: bytes, header: RecordHeader) -> Record | Torn:
-        data = pa.py_buffer(self._disk.read(self.path, offset, header.size))
-        if self._matches(head, data, header, offset):
-            return Record(self.path, offset, header, self._payload(data, header))
-        blank = blank_sectors([self._payload(data, header)], offset)
+        payload, padding = self._payload(offset, header, self._part)
+        if self._matches(head, payload, padding, offset):
+            return Record(self.path, offset, header, payload)
+        blank = blank_sectors([payload], offset)
         if blank > header.blank:
             return self._torn(offset, f"{blank - header.blank} sectors never reached the disk")
         raise WalDamaged(
@@ -269,12 +276,17 @@ class SegmentReader:
                 f"a record of the unknown kind {header.kind}", where=self.where(offset)
             )
 
-    def _matches(self, head: bytes, data: pa.Buffer, header: RecordHeader, offset: int) -> bool:
-        padding = data[HEADER_SIZE + header.payload_size :].to_pybytes()
-        payload = self._payload(data, header)
-        return payload_matches(head, payload, padding, offset=offset, binding=self._binding)
+    def _payload(self, offset: int, header: RecordHeader, part: Part) -> tuple[Bytes, Bytes]:
+        """The payload and the padding behind it."""
+        size = header.payload_size
+        start, padding = offset + HEADER_SIZE, padded(size) - size
+        return part(start, size), part(start + size, padding) if padding else b""
 
-    @staticmethod
-    def _payload(data: pa.Buffer, header: RecordHeader) -> pa.Buffer:
-        assert data.size == HEADER_SIZE + padded(header.payload_size)
-        return data[HEADER_SIZE : HEADER_SIZE + header.payload_size]
+    def _part(self, offset: int, size: int) -> bytes:
+        return self._disk.read(self.path, offset, size)
+
+    def _mapped_part(self, offset: int, size: int) -> pa.Buffer:
+        return self._mapping[offset : offset + size]
+
+    def _matches(self, head: bytes, payload: Bytes, padding: Bytes, offset: int) -> bool:
+        return payload_matches(head, payload, padding, offset=offset, binding=self._binding)

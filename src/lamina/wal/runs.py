@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-OPERATOR = "state"
-"""Whose state puts, deletes and batches are, unless a batch says otherwise."""
-
 ENTRY_SCHEMA = pa.schema([pa.field("key", pa.binary(), nullable=False), ("value", pa.binary())])
 """What put and delete write: a null value is a delete."""
 

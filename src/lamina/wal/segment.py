@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from lamina.disk.base import Disk, LogFile
 from lamina.errors import LaminaError, StoreError, UsageError
@@ -18,6 +17,9 @@ from lamina.format.wal import (
     encode_record,
     encode_segment_header,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,25 @@ local     a home on a file system that driver and executors share
 runs      runs that lie in the WAL; staging: output that waits for its COMMIT
 """
 
-from lamina.workspace.base import Notes, StagedFiles, TaskSpace, Workspace
-from lamina.workspace.local import LocalTaskSpace, LocalWorkspace
-from lamina.workspace.model import Attempt, RunRef, Staged
-from lamina.workspace.notes import LocalNotes
+from typing import TYPE_CHECKING
+
+from lamina.lazy import exports
+
+if TYPE_CHECKING:
+    from lamina.workspace.base import Notes, StagedFiles, TaskSpace, Workspace
+    from lamina.workspace.local import LocalTaskSpace, LocalWorkspace
+    from lamina.workspace.model import Attempt, RunRef, Staged
+    from lamina.workspace.notes import LocalNotes
+else:
+    __getattr__ = exports(
+        __name__,
+        {
+            "lamina.workspace.base": "Notes StagedFiles TaskSpace Workspace",
+            "lamina.workspace.local": "LocalTaskSpace LocalWorkspace",
+            "lamina.workspace.model": "Attempt RunRef Staged",
+            "lamina.workspace.notes": "LocalNotes",
+        },
+    )
 
 __all__ = [
     "Attempt",

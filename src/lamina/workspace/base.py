@@ -14,14 +14,16 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from io import BufferedIOBase
 from pathlib import Path
-from typing import Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Protocol
 
 from lamina.format.commit import WalRange
-from lamina.state.local import RunFolder
-from lamina.state.run import Run
 from lamina.workspace.model import Attempt, RunRef, Staged
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lamina.state.local import RunFolder
+    from lamina.state.run import Run
 
 
 class TaskSpace(Protocol):

@@ -63,7 +63,7 @@ def driver_log(tmp_path: Path) -> tuple[str, bytes]:
 def content_of(disk: OneFile, path: str) -> tuple[Content, Clean | Torn | None]:
     reader = SegmentReader(disk, path)  # type: ignore[arg-type]
     found = [
-        (record.offset, int(record.kind), record.payload.to_pybytes())
+        (record.offset, int(record.kind), bytes(record.payload))
         for record in reader.records()
         if record.payload is not None
     ]

@@ -252,7 +252,7 @@ def test_a_commit_names_every_range_since_the_last_one_its_parent_and_its_offset
         writer.sync()
         *_, last = all_records(disk, writer.segment)
         assert last.payload is not None
-        commit = decode_commit(last.payload.to_pybytes(), "")
+        commit = decode_commit(bytes(last.payload), "")
         assert (commit.epoch, commit.parent, commit.follows) == (3, first, first)
         assert (commit.source_offsets, commit.table_offsets) == (
             offsets(topic=99),
@@ -283,7 +283,7 @@ def test_a_checkpoint_marker_names_id_epoch_and_digest(disk: LocalDisk) -> None:
         [record] = all_records(disk, writer.segment)
         assert record.kind is Kind.CHECKPOINT
         assert record.payload is not None
-        assert decode_checkpoint(record.payload.to_pybytes(), "") == marker
+        assert decode_checkpoint(bytes(record.payload), "") == marker
 
 
 def test_ranges_that_were_taken_are_not_in_the_next_commit(disk: LocalDisk) -> None:

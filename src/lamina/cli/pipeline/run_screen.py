@@ -24,7 +24,7 @@ from lamina.cli.pipeline.run_words import (
 )
 from lamina.cli.support.words import counted, printable
 from lamina.clock import Clock
-from lamina.connectors.console import text_rows
+from lamina.connectors.console_rows import text_rows
 from lamina.engine.plans import EpochReport
 from lamina.recovery import RecoveryReport
 from lamina.running.control import Status

@@ -218,7 +218,7 @@ def _read(record: Record, where: str) -> Shown:
         case Kind.BARRIER:
             return Shown(record, None, None)
     try:
-        return Shown(record, None, canonical.decode(record.payload.to_pybytes(), where))
+        return Shown(record, None, canonical.decode(bytes(record.payload), where))
     except Corrupt as error:
         raise WalDamaged(error.message, where=where) from error
 

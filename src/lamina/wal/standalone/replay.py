@@ -67,7 +67,7 @@ def replay_core(disk: Disk, core: int, home: bytes, *, base: Point | None = None
 
 def _commit(record: Record, reader: SegmentReader) -> CommitRecord:
     assert record.payload is not None
-    return decode_commit(record.payload.to_pybytes(), reader.where(record.offset))
+    return decode_commit(bytes(record.payload), reader.where(record.offset))
 
 
 def _chain(commits: list[CommitRecord], base: Point | None) -> tuple[CommitRecord, ...]:

@@ -16,6 +16,7 @@ from lamina.disk.base import Disk
 from lamina.errors import Refused, UsageError
 from lamina.format.canonical import sha256_hex
 from lamina.format.commit import (
+    OPERATOR,
     CheckpointRecord,
     CommitRecord,
     Point,
@@ -28,7 +29,7 @@ from lamina.format.manifest_model import ConnectorCheckpoint
 from lamina.format.wal import Kind
 from lamina.wal.core_log import SEGMENT_BYTES, CoreLog
 from lamina.wal.reader import SegmentReader
-from lamina.wal.runs import ENTRY_SCHEMA, OPERATOR, serialize
+from lamina.wal.runs import ENTRY_SCHEMA, serialize
 from lamina.wal.scan import Tail
 from lamina.wal.standalone.chain import CuttableChain
 
@@ -318,4 +319,4 @@ def _last_commit(disk: Disk, tails: Iterable[Tail]) -> Point | None:
     reader = SegmentReader(disk, newest.segment)
     found = reader.at(newest.offset, newest.header.size, newest.header.payload_crc)
     assert found.payload is not None
-    return decode_commit(found.payload.to_pybytes(), reader.where(newest.offset)).point
+    return decode_commit(bytes(found.payload), reader.where(newest.offset)).point

@@ -1,0 +1,66 @@
+"""What only Spark can tell about a pipeline: columns, state and merge functions of its streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from lamina.pipeline.checks import order
+from lamina.pipeline.model import Pipeline
+from lamina.spark.failures import spark_errors
+from lamina.spark.frames import own_session
+from lamina.spark.internals import active
+from lamina.spark.runner import pinned
+from lamina.spark.session import start_session, stop_session
+from lamina.spark.streams import SparkStream, compile_pipeline
+from lamina.state.meanings import names_for_people
+
+
+def explain_types(
+    pipeline: Pipeline, *, name: str, file: str, spark: SparkSession | None = None
+) -> dict[str, dict[str, Any]]:
+    """By stream, as the JSON of `lamina check --json`; BadPipeline if a stream does not compile.
+
+    An existing SparkSession (*spark*) is used and left unchanged, otherwise one is started.
+    """
+    with _session(name, spark) as session:
+        own = own_session(session, pinned(1))
+        with spark_errors(), active(own):
+            names = order(pipeline, file=file)
+            _, streams = compile_pipeline(own, pipeline, names, name=name, file=file)
+    return {stream: _columns(compiled) for stream, compiled in streams.items()}
+
+
+@contextmanager
+def _session(name: str, spark: SparkSession | None) -> Iterator[SparkSession]:
+    if spark is not None:
+        yield spark
+        return
+    with TemporaryDirectory(prefix="lamina-check-") as scratch:
+        session = start_session(name, Path(scratch), master="local[1]")
+        try:
+            yield session
+        finally:
+            stop_session(session)
+
+
+def _columns(stream: SparkStream) -> dict[str, Any]:
+    operator = stream.operator
+    merged = operator.merges if operator else ()
+    merges = {column: each.function for each in merged for column in each.columns}
+    state = stream.state or ()
+    names = names_for_people([each.name for each in state], operator.meanings if operator else ())
+    return {
+        "columns": [
+            {"name": each.name, "type": each.dataType.simpleString()} for each in stream.output
+        ],
+        "state": [
+            {"name": name, "type": each.dataType.simpleString(), "merge": merges.get(each.name)}
+            for each, name in zip(state, names, strict=True)
+        ],
+    }
