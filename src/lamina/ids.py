@@ -50,7 +50,7 @@ class CheckpointId:
     def from_parts(cls, milliseconds: int, random: int) -> CheckpointId:
         """Build an id from a Unix time and 74 random bits."""
         if not 0 <= milliseconds <= _MILLISECONDS_MAX:
-            raise UsageError(f"no UUIDv7 can hold the time {milliseconds} ms")
+            raise UsageError(f"the time {milliseconds} ms does not fit into a UUIDv7")
         assert 0 <= random < 1 << 74, "a UUIDv7 has room for 74 random bits"
         high = (random >> 62) << 64
         value = (milliseconds << 80) | _VERSION_7 | high | _VARIANT | (random & _LOW_62_BITS)

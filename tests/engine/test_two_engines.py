@@ -92,7 +92,7 @@ def test_an_engine_that_was_broken_off_at_its_decision_does_not_go_on(tmp_path: 
     engine = world.open(Bomb("after COMMIT", 2))
     with pytest.raises(Killed):
         run_out(engine)
-    with pytest.raises(Refused, match="broken off"):
+    with pytest.raises(Refused, match="the commit was interrupted"):
         engine.step()
     engine.close()
     world.finish()

@@ -205,8 +205,8 @@ def test_rows_of_a_stream_whose_name_begins_with_a_line_are_read(
     ("columns", "select", "said"),
     [
         ("a BIGINT", "SELECT a, a AS A FROM s", "two columns"),
-        ("a BIGINT", "SELECT a AS _lamina FROM s", "a name of Lamina's own"),
-        ("_lamina_corrupt BIGINT", "SELECT 1 AS b FROM s", "a name of Lamina's own"),
+        ("a BIGINT", "SELECT a AS _lamina FROM s", "reserved for Lamina"),
+        ("_lamina_corrupt BIGINT", "SELECT 1 AS b FROM s", "reserved for Lamina"),
     ],
 )
 def test_columns_that_could_not_be_told_apart_are_refused(
@@ -250,7 +250,7 @@ def test_a_file_that_is_another_one_when_it_is_read_is_named(
         elif at == "before names":
             file.write_text('{"b":"other"}\n')
 
-    said = "has gone" if vanishes else "has changed"
+    said = "disappeared" if vanishes else "changed while it was read"
     with pytest.raises((NotFound, Refused), match=said) as raised:
         project.run(fail_point=spoil)
     assert raised.value.where == str(file)

@@ -179,9 +179,9 @@ def test_files_with_and_without_columns_in_their_paths_lie_side_by_side(
     ("path", "said"),
     [
         ("day=no/f", "Failed to cast value 'no'"),
-        ("day=2024-01-01/x/hour=1/f", "not in one chain"),
-        ("day=2024-01-01/day=2024-01-02/f", "not in one chain"),
-        ("day=/f", "without a name or a value"),
+        ("day=2024-01-01/x/hour=1/f", "must directly follow each other"),
+        ("day=2024-01-01/day=2024-01-02/f", "must directly follow each other"),
+        ("day=/f", "lacks the column or the value"),
     ],
 )
 def test_folders_that_name_no_value_of_their_column_are_refused(

@@ -241,11 +241,11 @@ REFUSED_KEYS = {
     "k COLLATE UNICODE_CI": "equal in a collation",
     "struct(lower(k COLLATE UTF8_LCASE))": "equal in a collation",
     "NULL": "it has no type",
-    "rand()": "another one when a task is tried again",
-    "concat(k, uuid())": "another one when a task is tried again",
-    "monotonically_increasing_id()": "another one when a task is tried again",
-    "spark_partition_id()": "another one when a task is tried again",
-    "input_file_name()": "another one when a task is tried again",
+    "rand()": "its value changes when a task is retried",
+    "concat(k, uuid())": "its value changes when a task is retried",
+    "monotonically_increasing_id()": "its value changes when a task is retried",
+    "spark_partition_id()": "its value changes when a task is retried",
+    "input_file_name()": "its value changes when a task is retried",
 }
 
 

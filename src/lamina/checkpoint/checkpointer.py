@@ -65,7 +65,7 @@ class Checkpointer:
         clock: Clock | None = None,
     ) -> None:
         if max_concurrent_uploads < 1:
-            raise UsageError(f"{max_concurrent_uploads} uploads at once: at least one is needed")
+            raise UsageError(f"{max_concurrent_uploads} uploads at once: it must be 1 or more")
         self.store = store
         self.paths = paths or CheckpointPaths()
         self.max_concurrent = max_concurrent_uploads
@@ -139,7 +139,7 @@ class Checkpointer:
         paths = [relative(_name(id, part)) for part in parts]
         if len(set(paths)) != len(paths):
             twice = next(path for path in paths if paths.count(path) > 1)
-            raise UsageError(f"two runs are to be saved as {twice}")
+            raise UsageError(f"two runs would be saved under one name, {twice}")
         saved: dict[int, RunEntry] = {}
         errors: list[Exception] = []
         with run_bounded(
@@ -164,7 +164,7 @@ class Checkpointer:
     ) -> OutputFile:
         """Save output that *sink* has not published yet (R7)."""
         if epoch < 0 or rows < 0:
-            raise UsageError(f"output of epoch {epoch} with {rows} rows cannot be")
+            raise UsageError(f"output of epoch {epoch} with {rows} rows: both must be 0 or more")
         key = self.paths.output(id, sink, epoch=epoch, file=file)
         digest = artifacts.upload(self.store, key, data)
         return OutputFile(epoch, self._relative(key), digest.size, digest.sha256, rows)
@@ -212,7 +212,7 @@ class Checkpointer:
         )
         committed = history.find(begin.id)
         if committed is None:
-            raise Fenced("the checkpoint was made, and forgotten by a process that took over")
+            raise Fenced("the checkpoint was made, but a process that took over has forgotten it")
         return committed
 
     # reading

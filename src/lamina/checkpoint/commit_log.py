@@ -204,7 +204,7 @@ class CommitLog:
         head = self._raw(history.seq) if history.seq else None
         if history.seq and (head is None or sha256_hex(head) != history.digest):
             raise LogDamaged(
-                f"log entry {history.seq} is not there any more as it was read",
+                f"log entry {history.seq} has changed or disappeared since it was read",
                 where=self._paths.log_entry(history.seq),
             )
 
@@ -292,7 +292,7 @@ class CommitLog:
         key = self._paths.log_entry(seq)
         entry = decode_entry(data, key)
         if entry.seq != seq:
-            raise LogDamaged(f"log entry {entry.seq} under the name of {seq}", where=key)
+            raise LogDamaged(f"the object of log entry {seq} holds entry {entry.seq}", where=key)
         return entry, sha256_hex(data), key
 
     def _raw(self, seq: int) -> bytes | None:

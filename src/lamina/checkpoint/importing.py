@@ -75,7 +75,7 @@ def read_checkpoint(store: Store, key: str = MANIFEST) -> LaminarCheckpoint:
     manifest = manifests.decode(store.get(key), where)
     if manifest.origin is None:
         raise UsageError(
-            "this is a checkpoint of Lamina's own",
+            "this is already a checkpoint of Lamina",
             where=where,
             advice="`lamina copy` takes it to another store",
         )
@@ -99,7 +99,7 @@ def import_checkpoint(
     verified = verify(target, (id,)).checkpoints[0]
     if not verified.ok:
         raise Corrupt(
-            f"checkpoint {id} is not whole at the target: {verified.problems[0].message}",
+            f"checkpoint {id} is damaged at the target: {verified.problems[0].message}",
             where=verified.problems[0].where,
         )
     manifest = target.load_manifest(id)
@@ -112,7 +112,7 @@ def _check_whole(manifest: CheckpointManifest, where: str) -> None:
         run.kind == "delta" for run in _runs(manifest)
     ):
         raise Refused(
-            "this checkpoint is incremental: it is complete only with its parent",
+            "this checkpoint is incremental: without its parent it is incomplete",
             where=where,
             advice="Make a full checkpoint in LaminarDB, and import that one",
         )
@@ -155,7 +155,7 @@ def _import(source: LaminarCheckpoint, target: Checkpointer, report: Report) -> 
     )
     committed = history.find(id)
     if committed is None:
-        raise Fenced("the checkpoint was imported, and forgotten at once by somebody else")
+        raise Fenced("the checkpoint was imported, but another process has already forgotten it")
     return committed
 
 

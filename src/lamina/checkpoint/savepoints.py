@@ -31,7 +31,7 @@ def create_savepoint(
     history = checkpointer.log.pin(name, id)
     committed = history.find(id)
     if committed is None:
-        raise NotFound(f"the savepoint {name!r} was dropped and forgotten at once by somebody else")
+        raise NotFound(f"the savepoint {name!r} was already dropped by another process")
     return Savepoint(name, committed)
 
 

@@ -123,15 +123,15 @@ def restore(
 def check_keys(name: str, keyed: KeyedState, schema: StateSchema) -> None:
     """R9: the keys of stored state are those of today, by function, name and type."""
     if keyed.hash != HASH:
-        raise StateChanged(f"{name}: its keys are placed by {keyed.hash!r}, here by {HASH!r}")
+        raise StateChanged(f"{name}: its keys are hashed by {keyed.hash!r}, here by {HASH!r}")
     today = columns_of(schema.key)
     if [(c.name, c.type) for c in keyed.key] != [(c.name, c.type) for c in today]:
         was = _keys_text(keyed.key, keyed.meanings)
         now = _keys_text(today, schema.meanings)
         raise StateChanged(
             f"{name}: the key is ({now}), and ({was}) in its state",
-            advice="Keys are frozen: their hash decides where they live. Give the columns their "
-            "old types, or start new state",
+            advice="A key type cannot change: its hash decides where keys are stored. Give the "
+            "columns their old types, or start new state",
         )
 
 

@@ -57,7 +57,7 @@ def copy_checkpoint(
         verified = verify(target, (id,)).checkpoints[0]
     if not verified.ok:
         raise Corrupt(
-            f"the copy of checkpoint {id} is not whole: {verified.problems[0].message}",
+            f"the copy of checkpoint {id} is incomplete or damaged: {verified.problems[0].message}",
             where=verified.problems[0].where,
         )
     return CopyReport(committed, len(manifest.artifacts()) + 1, manifest.total_size_bytes, verified)
@@ -89,7 +89,7 @@ def _copy(
     )
     committed = history.find(manifest.checkpoint_id)
     if committed is None:
-        raise Fenced("the copy was made, and forgotten at once by somebody else")
+        raise Fenced("the copy was made, but another process has already forgotten it")
     return committed
 
 
@@ -102,7 +102,7 @@ def _check_target(now: History, target: Checkpointer) -> None:
         )
     if now.home and not now.home.startswith(COPY_HOME):
         raise Refused(
-            f"a pipeline with its home in {now.home} lives at the target",
+            f"a pipeline with its home in {now.home} is at the target",
             where=target.store.url,
             advice="Copy to an empty base, or to one that holds only copies",
         )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PATH = "path"
 _KEEP = f"A row that cannot be read stops the epoch; with {BAD_ROWS_PATH} 'a/folder' it is kept"
-_WHOLE = "Every file of the folder is read once, and whole; names that begin with _ are passed over"
+_WHOLE = "Every file of the folder is read once, completely; names that begin with _ are ignored"
 _BY_NAME = "Columns in the names of folders, as in day=2024-01-01/, are found by their names"
 _REFUSED = {
     "__globpaths__": _WHOLE,
@@ -27,7 +27,7 @@ _REFUSED = {
     "columnnameofcorruptrecord": _KEEP,
     "badrecordspath": _KEEP,
     "ignorecorruptfiles": "A file that cannot be read stops the epoch: nothing is lost in silence",
-    "ignoremissingfiles": "A file that has gone stops the epoch: nothing is lost in silence",
+    "ignoremissingfiles": "A missing file stops the epoch: nothing is lost in silence",
     "pathglobfilter": _WHOLE,
     "recursivefilelookup": _WHOLE,
     "modifiedbefore": _WHOLE,

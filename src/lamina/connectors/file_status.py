@@ -116,5 +116,5 @@ def _unnameable(source: str, where: str, why: str) -> Refused:
     return Refused(
         f"the name of a file of the source {source!r} {why}",
         where=where,
-        advice="Rename it, or begin its name with _ : such files are passed over",
+        advice="Rename it, or begin its name with _ : such files are ignored",
     )

@@ -87,15 +87,15 @@ class FilesSource:
             now = look(files.folder, file.path)
             if now is None:
                 raise NotFound(
-                    f"a file of the source {self.name!r} has gone while it was read",
+                    f"a file of the source {self.name!r} disappeared while it was read",
                     where=str(path),
                     advice="Put it back: what was read of it is not committed",
                 )
             if not is_same(files.folder, file, now):
                 raise Refused(
-                    f"a file of the source {self.name!r} has changed while it was read",
+                    f"a file of the source {self.name!r} changed while it was read",
                     where=str(path),
-                    advice="Write files under another name and rename them when they are whole",
+                    advice="Write files under another name and rename them when they are complete",
                 )
 
     def acknowledge(self, offset: Offset) -> None:

@@ -98,7 +98,7 @@ class SourceFolder:
         raise NotFound(
             f"the folder of a source {what}",
             where=str(self.path),
-            advice="A source reads the files of a folder: make it, or name another one",
+            advice="Create the folder, or correct the path of the source",
         )
 
 

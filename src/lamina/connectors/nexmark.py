@@ -50,7 +50,7 @@ class Nexmark(Numbered):
                 source,
                 "has an option that does not work",
                 file,
-                f"seed has 63 bits at most, out_of_order is no multiple of {OUT_OF_ORDER_PRIME}",
+                f"seed must be below 2^63, and out_of_order not a multiple of {OUT_OF_ORDER_PRIME}",
             )
         self._kind = given.text("kind").lower()
         self._channels = channels(Chance(seed))

@@ -152,7 +152,7 @@ def _check_not_read(
                 f"{sink.name!r} would write into the folder that the source {source.name!r} reads",
                 file,
                 sink.place,
-                "Take another folder, or one whose name begins with _: those are passed over",
+                "Use another folder, or one whose name begins with _ (those are ignored)",
             )
 
 

@@ -99,5 +99,5 @@ def _number(
     digits = option.value.strip()
     if not (digits.isascii() and digits.isdecimal()) or int(digits) < declared.least:
         message = f"has the {declared.name} {option.written!r}"
-        raise bad_option(of, message, file, f"It is a whole number, {declared.least} or more")
+        raise bad_option(of, message, file, f"It must be a whole number, {declared.least} or more")
     return int(digits)

@@ -160,7 +160,7 @@ class ParquetSink:
                 with publication.staged.open(file) as opened:
                     self._files.create(part, opened)
         except NotFound:
-            raise NotFound("a staged file is gone", where=where, advice=RESTORE) from None
+            raise NotFound("a staged file is missing", where=where, advice=RESTORE) from None
         with self._files.open(part) as opened:
             prove(opened, file, where)
 

@@ -46,13 +46,13 @@ def chain_of(folder: Path, path: str, wanted: Collection[str]) -> Chain:
     chain = [name for name in names[start:end] if name is not None]
     if len(chain) < end - start or len(set(chain)) < len(chain):
         raise Refused(
-            "columns in the names of folders are not in one chain, each once",
+            "columns in folder names must directly follow each other, each column once",
             where=str(folder / path),
-            advice="Name them in folders that directly follow each other, as in a=1/b=2/file",
+            advice="Rename the folders as in a=1/b=2/file",
         )
     if any(part.startswith("=") or part.endswith("=") for part in folders[start:end]):
         raise Refused(
-            "a folder names a column without a name or a value",
+            "a folder name like column=value lacks the column or the value",
             where=str(folder / path),
             advice="Rename it; the value null is __HIVE_DEFAULT_PARTITION__",
         )

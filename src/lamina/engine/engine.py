@@ -226,8 +226,8 @@ class Engine:
     def _check_whole(self) -> None:
         if self._broken:
             raise Refused(
-                "an epoch was broken off at its decision, so this engine does not go on",
-                advice="Close it and open it again: recovery finds out what was decided",
+                "the commit was interrupted, so nobody knows yet whether the epoch counts",
+                advice="Close the engine and open it again: recovery finds out",
             )
 
     # plan

@@ -136,7 +136,7 @@ def _check_settings(stored: Mapping[str, str], today: Mapping[str, str]) -> None
         listed = ", ".join(f"{n} was {stored[n]!r} and is {today[n]!r}" for n in sorted(changed))
         raise StateChanged(
             f"settings that results depend on have changed: {listed}",
-            advice="Go on with the release of Lamina that made this state, or start new state",
+            advice="Use the release of Lamina that made this state, or --start-fresh",
         )
 
 

@@ -168,9 +168,10 @@ def check_not_drained(plan: EpochPlan, committed: Watermarks, windowed: Collecti
         drained = committed.by_source.get(source) in DRAINED
         if drained and source in windowed and each.start != each.end:
             raise Refused(
-                f"the source {source!r} was drained, and now there is more of it: all its "
-                "windows are closed, so every row would be late",
-                advice="Go back to a checkpoint from before, or run without --drain next time",
+                f"the source {source!r} was drained, and now has new rows: all its windows are "
+                "closed, so every row would be late",
+                advice="Use --drain only when no more rows will come. To undo it, start with "
+                "--lose-after and an epoch from before; sinks keep the rows they got",
             )
 
 

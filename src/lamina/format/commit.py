@@ -237,7 +237,7 @@ def _checked(value: T, encode: Callable[[T], bytes], decode: Callable[[bytes, st
     except (AttributeError, TypeError) as error:
         raise UsageError(f"this cannot be stored: {error}") from error
     except (Corrupt, Unsupported) as error:
-        raise UsageError(f"no reader would take this: {error.message}") from error
+        raise UsageError(f"this record would not be readable: {error.message}") from error
     return data
 
 
@@ -252,7 +252,7 @@ def _check_whole(again: bytes, data: bytes, where: str) -> None:
     """An epoch's digest is that of its bytes: one that we would write differently is not ours."""
     if again != data:
         raise Unsupported(
-            "a COMMIT or ADOPT with something in it that this Lamina does not know", where=where
+            "a COMMIT or ADOPT has fields that this Lamina does not know", where=where
         )
 
 

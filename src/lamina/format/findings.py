@@ -49,8 +49,8 @@ _RULES = (
     Rule("M006", _E, _E, "the parent epoch is not below the epoch"),
     Rule("M007", _E, _E, "a digest of the parent without its epoch, or without an own digest"),
     Rule("M008", None, _N, "the file was written by LaminarDB"),
-    Rule("M009", _E, _E, "a digest that is no SHA-256 in lower-case hex"),
-    Rule("M010", _E, _E, "a pipeline hash that is no hash"),
+    Rule("M009", _E, _E, "a digest that is not a SHA-256 in lower-case hex"),
+    Rule("M010", _E, _E, "a pipeline hash that is not a hash"),
     # topology and time
     Rule("M011", _E, _E, "a name is listed twice"),
     Rule("M012", _W, _W, "names are not sorted"),

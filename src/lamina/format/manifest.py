@@ -75,7 +75,9 @@ def encode(manifest: CheckpointManifest) -> bytes:
     """The one byte string of a manifest, in version 3."""
     data = canonical.encode(manifest_writer.to_json(manifest))
     if len(data) > MANIFEST_BYTES_MAX:
-        raise UsageError(f"a manifest of {len(data)} bytes; {MANIFEST_BYTES_MAX} at most")
+        raise UsageError(
+            f"a manifest of {len(data)} bytes is too large: {MANIFEST_BYTES_MAX} at most"
+        )
     return data
 
 
@@ -110,7 +112,10 @@ def _version(document: Json, where: str) -> int:
     if version not in _READERS:
         raise Unsupported(f"manifest version {version}; this Lamina reads up to 3", where=where)
     if version == VERSION and (lacking := set(f.texts("features")) - KNOWN_FEATURES):
-        raise Unsupported(f"the manifest needs the features {sorted(lacking)}", where=where)
+        raise Unsupported(
+            f"the manifest needs the features {', '.join(sorted(lacking))}",
+            where=where,
+        )
     return version
 
 

@@ -130,7 +130,7 @@ def _checked_sidecar(manifest: CheckpointManifest, data: bytes | None, where: st
 def _bytes_of(state: OperatorCheckpoint, sidecar: bytes, where: str) -> bytes:
     inline = state.decode_inline(where)
     if state.external == (inline is not None):
-        raise Corrupt("a state is inline or external, and exactly one of them", where=where)
+        raise Corrupt("a state must be either inline or external", where=where)
     if inline is not None:
         return inline
     if state.external_end > len(sidecar):

@@ -127,7 +127,7 @@ class _Reader:
         partitions: dict[int, tuple[RunEntry, ...]] = {}
         for number in list(lists.rest()):
             if not _PARTITION.fullmatch(number):
-                raise lists.bad(f"{number[:40]!r} is no partition number")
+                raise lists.bad(f"{number[:40]!r} is not a partition number")
             partitions[int(number)] = lists.list_of(number, self.run)
         total = f.integer("total_bytes")
         keyed = f.optional_object("keyed")
@@ -242,7 +242,7 @@ def _column(f: Fields) -> StateColumn:
 
 def _sha256(f: Fields, name: str, value: Any) -> Any:
     if value is not None and not _SHA256.fullmatch(value):
-        raise f.bad(f"{name} {value[:80]!r} is no SHA-256 in lower-case hex")
+        raise f.bad(f"{name} {value[:80]!r} is not a SHA-256 in lower-case hex")
     return value
 
 
@@ -275,7 +275,9 @@ def _status(f: Fields, sink: str, value: Json) -> SinkCommitStatus:
         case {"Failed": str(reason), **others} if not others:
             return Failed(reason)
         case _:
-            raise f.bad(f"sink_commit_statuses[{sink!r}] is {str(value)[:60]!r}, no status")
+            raise f.bad(
+                f"sink_commit_statuses[{sink!r}] is {str(value)[:60]!r}, which is not a status"
+            )
 
 
 def check_inline(f: Fields, value: RunEntry | OperatorCheckpoint) -> None:

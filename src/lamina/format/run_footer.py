@@ -108,14 +108,14 @@ class Footer:
 def footer_size(tail: bytes, file_size: int, where: str) -> int:
     """How many bytes the footer has, by the last 24 of the file."""
     if len(tail) != TAIL_SIZE:
-        raise RunDamaged(f"a run has at least {TAIL_SIZE} bytes", where=where)
+        raise RunDamaged(f"too short for a run, which has at least {TAIL_SIZE} bytes", where=where)
     size, _, zero, magic = _TAIL.unpack(tail)
     if magic[:6] == MAGIC[:6] and magic != MAGIC:
         raise Unsupported(f"a run of version {magic[6:]!r}", where=where)
     if magic != MAGIC or zero != b"\0" * 4:
-        raise RunDamaged("the file does not end as a run does", where=where)
+        raise RunDamaged("the file has no run footer at its end", where=where)
     if size > min(FOOTER_BYTES_MAX, file_size - TAIL_SIZE):
-        raise RunDamaged(f"a footer of {size} bytes cannot be", where=where)
+        raise RunDamaged(f"the footer cannot have {size} bytes", where=where)
     return int(size)
 
 

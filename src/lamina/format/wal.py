@@ -129,7 +129,7 @@ def decode_segment_header(data: bytes, where: str) -> SegmentHeader | None:
     head, checksum = data[: HEADER_SIZE - 4], data[HEADER_SIZE - 4 : HEADER_SIZE]
     magic, version, core, home, generation, first, partitions, zero = _SEGMENT.unpack(head)
     if magic != _SEGMENT_MAGIC:
-        raise WalDamaged("this is no WAL segment", where=where)
+        raise WalDamaged("this is not a WAL segment", where=where)
     if version != WAL_VERSION and _CHECKSUM.pack(google_crc32c.value(head)) == checksum:
         raise Unsupported(f"WAL format {version}; this Lamina reads {WAL_VERSION}", where=where)
     if _CHECKSUM.pack(google_crc32c.value(head)) != checksum or any(zero):

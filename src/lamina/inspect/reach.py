@@ -80,8 +80,8 @@ def _epoch(at: At) -> int | None:
 def _needed(home: Path | None, what: str) -> Path:
     if home is None:
         raise NotFound(
-            f"no checkpoint is {what}, and no home is named whose log may have it",
-            advice="Name the home, or a checkpoint: `lamina list` shows those that exist",
+            f"no checkpoint is {what}, and no home was given whose log may have it",
+            advice="Give the home, or name a checkpoint: `lamina list` shows them",
         )
     return home
 

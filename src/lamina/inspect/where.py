@@ -87,5 +87,5 @@ def _parsed(field: pa.Field, text: str | None) -> pa.Scalar:
 
 def _no_value(field: pa.Field, value: Any) -> UsageError:
     return UsageError(
-        f"{str(value)[:80]!r} is no value of the key column {field.name!r}, which is {field.type}"
+        f"{str(value)[:80]!r} is not a value of the key column {field.name!r}: {field.type}"
     )

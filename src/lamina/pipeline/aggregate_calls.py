@@ -135,7 +135,7 @@ class AggregateCalls:
                 f"There are {', '.join(sorted(AGGREGATES))}",
             )
         if not inner:
-            raise self._script.bad(f"{name}() of nothing", call)
+            raise self._script.bad(f"{name}() has no argument", call)
         if inner[0].upper == "DISTINCT":
             raise self._script.bad(
                 f"{name}(DISTINCT ...) would have to keep every value",
@@ -144,7 +144,7 @@ class AggregateCalls:
             )
         nested = self.first(inner)
         if nested is not None:
-            raise self._script.bad("an aggregate inside of an aggregate", inner[nested])
+            raise self._script.bad("an aggregate inside an aggregate", inner[nested])
 
 
 def _filter_after(words: Words, close: int) -> tuple[int, Words]:

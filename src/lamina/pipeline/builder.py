@@ -102,14 +102,14 @@ class PipelineBuilder:
         microseconds = delay_us(number, unit)
         if microseconds is None:
             advice = f"A whole number and one of {', '.join(UNITS_US)}"
-            raise bad_at(f"{delay!r} is no length of time", file, NOWHERE, advice)
+            raise bad_at(f"{delay!r} is not a length of time", file, NOWHERE, advice)
         return Watermark(known, microseconds)
 
     def _options(self, name: str, options: Options | None) -> dict[str, Option]:
         found: dict[str, Option] = {}
         for key, value in (options or {}).items():
             if key.lower() in map(str.lower, found):
-                raise bad_at(f"the option {key!r} is there twice", name, NOWHERE)
+                raise bad_at(f"the option {key!r} is given twice", name, NOWHERE)
             text = str(value).lower() if isinstance(value, bool) else str(value)
             found[key] = Option(text, fill(text, self._environment, _error_of(name)))
         return found

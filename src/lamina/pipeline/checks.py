@@ -268,11 +268,11 @@ class _Checks:
         owner, what = found
         if what is None or not nests(_window_of(self._shapes[owner]), window, what):
             raise shape.select.script.bad(
-                f"a window over the windows of {owner!r}, of which some would have closed before "
-                "a row comes for them",
+                f"a window over the windows of {owner!r}: some would close before their last row "
+                "comes",
                 time[0],
-                "Take `window.start` of windows that do not overlap and that these are made of, or "
-                "`window.end - INTERVAL 1 MICROSECOND`, under a name and as it is",
+                "Use `window.end - INTERVAL 1 MICROSECOND`, or `window.start` if the inner windows "
+                "do not overlap and fill the outer ones; give it a name and leave it unchanged",
             )
 
     def _resolve(self, name: str) -> tuple[Select, bool] | None:

@@ -76,10 +76,10 @@ class Definitions:
         taken = self._kinds.get(name.lower())
         if taken is not None:
             raise bad_at(
-                f"{name!r} is the name of a {taken} already",
+                f"{name!r} is already the name of a {taken}",
                 self.file,
                 at,
-                "Sources, streams and sinks share one space of names",
+                "Sources, streams and sinks must all have different names",
             )
         try:
             check_name(name, room=room)  # it becomes a part of paths

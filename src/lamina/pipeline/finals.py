@@ -76,9 +76,9 @@ class Finals:
         if is_qualified or is_reference(words, element.last):
             if word.text.lower() in self._names.columns:
                 raise self._script.bad(
-                    f"{word.text!r} is neither a key of GROUP BY nor inside of an aggregate",
+                    f"{word.text!r} is neither a key of GROUP BY nor inside an aggregate",
                     words[element.first],
-                    "Group by it; a key that is an expression is found in brackets of its own",
+                    "Add it to GROUP BY; a key that is an expression must be in brackets here",
                 )
             if _STATE_COLUMN.fullmatch(word.text.lower()):
                 raise self._script.bad(f"there is no column {word.text!r}", word)

@@ -91,7 +91,7 @@ def _read(text: str, file: str, origin: Place) -> Select:
     words = script.words
     if sign(words, 0) != "SELECT":
         raise script.bad(
-            f"a stream is one SELECT, and begins with it, not with {text[:20]!r}",
+            f"a stream must begin with SELECT, not with {text[:20]!r}",
             0,
             "Write a stream of its own for each WITH and each subquery",
         )
@@ -118,7 +118,7 @@ def _refuse(script: Script, words: tuple[Word, ...], index: int) -> None:
         return  # a column, or a part of its path
     if name == "SELECT" or (before == "(" and name in _QUERIES):
         raise script.bad(
-            f"{name} inside of a stream: {_ONE}",
+            f"{name} inside a stream: {_ONE}",
             word,
             "Write a stream of its own for the inner one",
         )
@@ -156,7 +156,7 @@ def _clauses(script: Script, words: tuple[Word, ...]) -> dict[str, tuple[Word, .
         if word.upper == "FROM" and sign(words, index - 1) == "DISTINCT":
             continue  # a IS DISTINCT FROM b
         if found[word.upper] or CLAUSES.index(word.upper) < _position(current):
-            raise script.bad(f"{word.upper} stands in the wrong place", word)
+            raise script.bad(f"{word.upper} is in the wrong place", word)
         found[current] = words[start:index]
         if not found[current]:
             raise script.bad(f"nothing follows {current}", word)
@@ -176,7 +176,9 @@ def _table(script: Script, words: tuple[Word, ...], first: Word) -> tuple[Word, 
         raise script.bad("a stream reads FROM a source or a stream", first)
     table, *rest = words
     if not table.is_name or any(word.upper == "," for word in rest):
-        raise script.bad("a stream reads FROM one source or stream", table, "Joins come later")
+        raise script.bad(
+            "a stream reads FROM one source or stream", table, "Joins are not supported yet"
+        )
     named = rest[1:] if rest and rest[0].upper == "AS" else rest
     for word in named[1:] if named and named[0].is_name else named[:1]:
         raise script.bad(f"{word.text!r} is not known after FROM {table.text}", word)

@@ -122,7 +122,7 @@ def read_columns(cursor: Cursor) -> tuple[Column, ...]:
     while True:
         name = cursor.name("a column")
         if any(column.name.lower() == name.text.lower() for column in columns):
-            raise cursor.script.bad(f"the column {name.text!r} is there twice", name)
+            raise cursor.script.bad(f"the column {name.text!r} is defined twice", name)
         words = cursor.type_words(name.depth)
         if not words:
             raise cursor.bad(f"the type of {name.text!r} is missing")
@@ -142,7 +142,7 @@ def _options(cursor: Cursor, environment: Mapping[str, str]) -> dict[str, Option
         first = cursor.next
         key = _option_name(cursor)
         if key.lower() in map(str.lower, options):
-            raise cursor.script.bad(f"the option {key!r} is there twice", first)
+            raise cursor.script.bad(f"the option {key!r} is given twice", first)
         cursor.take("=")
         value = cursor.any("a value")
         is_number = value.is_number and whole_number(value.text) is not None
@@ -188,9 +188,9 @@ def _interval(cursor: Cursor) -> int:
     delay = delay_us(*said) if len(said) == 2 else None
     if delay is None:
         raise cursor.script.bad(
-            f"INTERVAL {' '.join(said)} is none that is known here",
+            f"INTERVAL {' '.join(said)} is not supported",
             number,
-            f"A whole number and one of {', '.join(UNITS_US)}",
+            f"Write a whole number and one of {', '.join(UNITS_US)}",
         )
     return delay
 

@@ -131,7 +131,7 @@ def read_script(text: str, file: str, origin: Place = START) -> Script:
         at = unclosed(text)
         if at is None:
             message = str(error.__cause__ or error).partition(" from ")[0]
-            raise empty.bad(f"a literal is none: {message}", 0) from error
+            raise empty.bad(f"invalid literal: {message}", 0) from error
         raise empty.bad("a literal or comment is never closed", at) from error
     _check_gaps(empty, tokens)
     _check_brackets(empty, tokens)
@@ -201,12 +201,12 @@ def _comment(script: Script, at: int) -> int:
     text = script.text
     end = after_comment(text, at)
     if end is None:
-        raise script.bad(f"{text[at : at + 2]!r} is no SQL", at)
+        raise script.bad(f"{text[at : at + 2]!r} is not SQL", at)
     if text.startswith(_HINT, at):
         raise _hint(script, at)
     if text.startswith("--", at) and text[at:end].rstrip("\r\n").endswith("\\"):
         raise script.bad(
-            "a comment ends in a backslash: Spark takes the next line for a part of it", at
+            "a comment ends in a backslash: Spark would read the next line as part of it", at
         )
     return end
 

@@ -39,7 +39,7 @@ def check_outside(script: Script, words: Iterable[Word]) -> None:
     for word in words:
         if word.upper == "$" or (word.is_quoted and "${" in word.text):
             raise script.bad(
-                "a variable stands outside of a text in quotes",
+                "a variable must be inside quotes",
                 word,
                 "Write '${NAME}': values are text, never SQL",
             )
@@ -74,11 +74,13 @@ def _value(found: re.Match[str], environment: Mapping[str, str], bad: Bad) -> st
         raise bad("${ without its }", "Write ${NAME} or ${NAME:-default}")
     parsed = _NAME.fullmatch(found[1])
     if parsed is None or "${" in found[1]:
-        raise bad(f"{found[0]} is no variable", "Write ${NAME} or ${NAME:-default}")
+        raise bad(f"{found[0]} is not a variable", "Write ${NAME} or ${NAME:-default}")
     name, default = parsed[1], parsed[2]
     known = environment.get(name, default)
     if known is None:
-        raise bad(f"the environment has no {name}", f"Set it, or write ${{{name}:-default}}")
+        raise bad(
+            f"the environment variable {name} is not set", f"Set it, or write ${{{name}:-default}}"
+        )
     if any("\ud800" <= letter <= "\udfff" for letter in known):
-        raise bad(f"the value of {name} is no UTF-8", "Set it to text")
+        raise bad(f"the value of {name} is not valid UTF-8", "Set it to text")
     return known

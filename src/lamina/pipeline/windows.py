@@ -21,7 +21,7 @@ def window_text(script: Script, words: Words) -> str:
     name = words[0].upper
     time, *lengths = arguments(words)
     if len(lengths) + 1 not in _ARGUMENTS[name] or not time:
-        raise script.bad(f"{name} takes other arguments", words[0], f"Write {_FORMS[name]}")
+        raise script.bad(f"wrong arguments for {name}", words[0], f"Write {_FORMS[name]}")
     texts = [_length(script, length, words) for length in lengths]
     if name == "HOP":
         texts.reverse()

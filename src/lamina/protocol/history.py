@@ -96,7 +96,7 @@ EMPTY = History()
 def follow(history: History, entry: Entry, digest: str, where: str) -> History:
     """The history with one more entry; LogDamaged if that entry cannot stand there."""
     if entry.seq != history.seq + 1:
-        raise LogDamaged(f"entry {entry.seq} where {history.seq + 1} belongs", where=where)
+        raise LogDamaged(f"entry {entry.seq} where {history.seq + 1} should be", where=where)
     if entry.previous != history.digest:
         raise LogDamaged(f"entry {entry.seq} does not follow its predecessor", where=where)
     try:
@@ -162,7 +162,7 @@ def judge_forget(history: History, id: CheckpointId) -> None:
     if id == highest.id:
         raise StillNeeded(f"checkpoint {id} is the newest", advice="The newest is always kept")
     if id == history.base:
-        raise StillNeeded(f"the pipeline goes on from checkpoint {id}")
+        raise StillNeeded(f"the pipeline continues from checkpoint {id}")
     if history.lineage_kind != "CHECKPOINT" and not history.home.startswith(COPY_HOME):
         # A REWIND, too: until its COMMIT is durable, recovery lands on the line it has left.
         has = "taken over" if history.lineage_kind == "TAKEOVER" else "begun a rewind"

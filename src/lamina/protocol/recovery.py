@@ -365,7 +365,7 @@ def _due(
         )
     last = known[-1].epoch if known else head.epoch if head else 0
     raise Diverged(
-        f"the sink {name!r} is at {_show(at)}, which is not on the line of epoch "
+        f"the sink {name!r} is at {_show(at)}, which is not in the history of epoch "
         f"{head.epoch if head else 0} (known back to epoch {last})"
     )
 

@@ -41,7 +41,7 @@ def judge_publish(
     """What a sink itself can tell: whose it is, who has claimed it, and that epochs only rise."""
     check_owner(position, pipeline)
     if position.generation > generation:
-        raise Fenced(f"the sink has seen generation {position.generation}, this is {generation}")
+        raise Fenced(f"generation {position.generation} owns the sink, this is {generation}")
     at = position.point
     if at is None or at.epoch < point.epoch:
         return Publish.NOW
@@ -71,7 +71,7 @@ def decide_publish(
     at = position.point
     if verdict is Publish.NOW and seen_as(at, accepted) != commit.follows:
         raise Refused(
-            f"epoch {commit.epoch} is published after {_show(commit.follows)}, "
+            f"epoch {commit.epoch} must come after {_show(commit.follows)}, "
             f"but the sink is at {_show(at)}"
         )
     return verdict
@@ -133,7 +133,7 @@ def check_owner(position: SinkPosition, pipeline: Owner) -> None:
 def check_fence(position: SinkPosition, generation: int) -> None:
     """A sink may be fenced by a higher generation only."""
     if position.generation > generation:
-        raise Fenced(f"the sink has seen generation {position.generation}, this is {generation}")
+        raise Fenced(f"generation {position.generation} owns the sink, this is {generation}")
 
 
 def _show(point: Point | None) -> str:

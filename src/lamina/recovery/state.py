@@ -156,7 +156,7 @@ class RecoveredState:
         try:
             yield from pa.ipc.open_stream(source)
         except pa.ArrowInvalid as error:
-            raise Corrupt(f"a run that is no Arrow stream: {error}", where=where) from error
+            raise Corrupt(f"a run is not a valid Arrow stream: {error}", where=where) from error
 
     def _mapped(self, path: str) -> pa.Buffer:
         import pyarrow as pa  # noqa: PLC0415

@@ -76,7 +76,7 @@ def meaning(text: str, meanings: Mapping[str, str] = MappingProxyType({})) -> La
     if _SHUT_DOWN in text:
         return SparkLost("Spark was shut down while it ran a job")
     if _FULL in text:
-        message = f"Spark has no room for what it writes: {line_of(text)}"
+        message = f"the disk is full where Spark writes: {line_of(text)}"
         return StoreFull(message, advice=f"{NOTHING}. SPARK_LOCAL_DIRS says where that is")
     where = _expression(text, meanings)
     if any(code in text for code in _OVERFLOWS):
@@ -89,8 +89,8 @@ def meaning(text: str, meanings: Mapping[str, str] = MappingProxyType({})) -> La
             advice=f"{advice}. {NOTHING}",
         )
     return _unreadable(text) or Refused(
-        f"Spark gave up: {line_of(text)}" + (f" In {where}" if where else ""),
-        advice=f"{NOTHING}. Put right what is wrong and start again",
+        f"Spark failed: {line_of(text)}" + (f" In {where}" if where else ""),
+        advice=f"{NOTHING}. Fix the cause and start again",
     )
 
 
@@ -108,27 +108,27 @@ def _unreadable(text: str) -> LaminaError | None:
     """What is wrong with a file; None if no file is."""
     several = _SEVERAL.search(text)
     if several:
-        message = f"a line cannot be read: it is not one JSON value, to its end: {several[2]}"
+        message = f"a line cannot be read: it is not one JSON value to its end: {several[2]}"
         return Refused(
             message[:LENGTH_MAX], where=_path(several[1]), advice=f"{_REPAIR}. {NOTHING}"
         )
     unread, no_path = _UNREAD.search(text), _NO_PATH.search(text)
     if no_path or (unread and unread[1] == "FILE_NOT_EXIST"):
         where = _path(no_path[1] if no_path else unread[2] if unread else "")
-        message = "a file of a source has gone while it was read"
+        message = "a file of a source disappeared while it was read"
         return NotFound(message, where=where, advice=f"Put it back. {NOTHING}")
     if unread is None:
         return None
     where, why, other = _path(unread[2]), _cause(text), _OTHER_TYPE.search(text)
     if other:
         message = f"the column {other[1]!r} is {other[3]} in a file, and {other[2]} in the pipeline"
-        advice = "Give the column the type of the files, or write the file anew"
+        advice = "Give the column the type of the files, or write the file again"
     elif _MALFORMED in text:
         message = f"a row cannot be read: {why}"
         advice = _REPAIR
     else:
         message = f"a file cannot be read: {why}"
-        advice = "Put a whole file in its place, or take it away"
+        advice = "Replace it with a complete file, or remove it"
     return Refused(message[:LENGTH_MAX], where=where, advice=f"{advice}. {NOTHING}")
 
 

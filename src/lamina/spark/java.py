@@ -46,7 +46,7 @@ def prepare_java(scratch: Path) -> None:
         found = "".join(f"; {java} is {_said(java)}" for java in _javas())
         raise UsageError(
             f"Spark needs Java {', '.join(map(str, VERSIONS))}, and there is none{found}",
-            advice="Install one, or `pip install 'lamina[java]'`, which needs no rights",
+            advice="Install one, or `pip install 'lamina[java]'`, which needs no root rights",
         )
     os.environ["JAVA_HOME"] = str(home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

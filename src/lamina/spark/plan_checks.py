@@ -77,7 +77,7 @@ def check_keys(select: Select, columns: Collection[str], analysed: Analysed) -> 
             raise select.script.bad(message, written[0])
         if not AnalysedPlan(frame).is_deterministic():
             raise select.script.bad(
-                f"{text} cannot be a key: it is another one when a task is tried again",
+                f"{text} cannot be a key: its value changes when a task is retried",
                 written[0],
                 "Compute it in a stream of its own, whose rows are kept, and group by it there",
             )
@@ -126,7 +126,7 @@ def check_names(names: Sequence[str], select: Select) -> None:
         if name.lower() in (other.lower() for other in names[:index]):
             raise select.script.bad(f"two columns are called {name!r}", 0, "Use AS")
         if name.lower().startswith(RESERVED):
-            raise select.script.bad(f"{name!r} is a name of Lamina's own", 0, "Use AS")
+            raise select.script.bad(f"{name!r} is reserved for Lamina", 0, "Use AS")
 
 
 def check_types(schema: StructType, select: Select) -> None:
@@ -177,5 +177,5 @@ def check_final(frame: DataFrame, select: Select) -> None:
     if found := analysed.users_code():
         message = f"the function {found} of this session, over keys or aggregates"
         raise select.script.bad(
-            message, 0, f"{_OWN_STREAM}; inside of an aggregate, a key or WHERE it can stay"
+            message, 0, f"{_OWN_STREAM}; it may stay inside an aggregate, a key or WHERE"
         )

@@ -92,7 +92,7 @@ def start_session(
         raise SparkLost(
             f"Spark did not start: {str(error).splitlines()[0]}",
             where=master,
-            advice="`lamina doctor` shows which Java it would use; what it said is above",
+            advice="`lamina doctor` shows which Java it would use; its own messages are above",
         ) from error
     session.sparkContext.setLogLevel("ERROR")
     say_errors_once()

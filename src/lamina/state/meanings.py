@@ -18,7 +18,7 @@ from lamina.state.merge import Merge
 from lamina.state.schema import StateSchema
 
 _WINDOW = re.compile(r"(window\(.*\))\.(start|end)", re.DOTALL)
-_BEGIN = "Otherwise give the stream another name: it begins empty, and the old state is kept aside"
+_BEGIN = "Otherwise give the stream another name: it starts empty, and the old state is kept aside"
 
 
 def for_people(schema: StateSchema) -> StateSchema:
@@ -66,7 +66,7 @@ def _by_meaning(stored: StateSchema, today: StateSchema, what: str) -> StateSche
     if not stored.meanings:
         raise StateChanged(
             f"{what}: its SELECT has changed, and its state does not say what its columns hold",
-            advice=f"Run it with the SELECT as it was: what it writes then says it. {_BEGIN}",
+            advice=f"Run the old SELECT once with this release, which records it. {_BEGIN}",
         )
     _check_keys(stored, today, what)
     before, now = _parts(stored), _parts(today)
@@ -78,7 +78,7 @@ def _by_meaning(stored: StateSchema, today: StateSchema, what: str) -> StateSche
     elif lost:
         raise StateChanged(
             f"{what}: its state has {_listed(lost)}, and the SELECT has {_listed(new) or 'not'}: "
-            "which is which cannot be told",
+            "it is unclear which is which",
             advice="Change one aggregate at a time, or select a new expression under the old name "
             f"in a stream before this one. {_BEGIN}",
         )

@@ -68,7 +68,7 @@ def _options(fields: Fields) -> dict[str, Option]:
         raise fields.bad("options is not an object")
     for name, option in options.items():
         if not isinstance(option, (bool, int, str)):
-            raise fields.bad(f"option {name!r} is no number, text, true or false: {option!r}")
+            raise fields.bad(f"option {name!r} is not a number, text, true or false: {option!r}")
     return dict(options)
 
 

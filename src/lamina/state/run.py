@@ -315,6 +315,6 @@ def _order_collisions(
     for before, after in pairwise(ranked):
         if slots[tied[before]] == slots[tied[after]] and names[before] == names[after]:
             row = {str(i): column[int(order[tied[after]])].as_py() for i, column in enumerate(keys)}
-            raise UsageError(f"a key is there twice: {str(tuple(row.values()))[:200]}")
+            raise UsageError(f"a key occurs twice: {str(tuple(row.values()))[:200]}")
     order[tied] = order[tied[ranked]]
     return order

@@ -141,7 +141,7 @@ class StateSchema:
             raise UsageError(f"there is no column {name!r} to expire rows by")
         kind = self.row.field(name).type
         if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind) or kind == pa.int64()):
-            raise UsageError(f"rows cannot be expired by {name!r}: it is {kind}, no time")
+            raise UsageError(f"rows cannot be expired by {name!r}: {kind} is not a time")
 
 
 def schema_of_run(schema: pa.Schema, where: str = "") -> StateSchema:
@@ -149,7 +149,7 @@ def schema_of_run(schema: pa.Schema, where: str = "") -> StateSchema:
     meta = schema.metadata or {}
     keys = meta.get(KEYS_META, b"")
     if not keys.isdigit() or schema.names[:SYSTEM_COLUMNS] != [SLOT, OP]:
-        raise Corrupt("an Arrow stream that is no run of keyed state", where=where)
+        raise Corrupt("this Arrow stream is not a run of keyed state", where=where)
     end = SYSTEM_COLUMNS + int(keys)
     time = meta[TIME_META].decode() if TIME_META in meta else None
     fields = list(schema)
@@ -168,7 +168,7 @@ def _merges(meta: Mapping[bytes, bytes], where: str) -> tuple[Merge, ...]:
         return ()
     listed = decode(meta[MERGES_META], where)
     if not isinstance(listed, list):
-        raise Corrupt("the merges of a run are no list", where=where)
+        raise Corrupt("the merges of a run are not a list", where=where)
     return tuple(Merge.from_json(each, where) for each in listed)
 
 
@@ -177,7 +177,7 @@ def _meanings(meta: Mapping[bytes, bytes], columns: int, where: str) -> tuple[st
         return ()
     listed = decode(meta[MEANINGS_META], where)
     if not isinstance(listed, list) or len(listed) != columns:
-        raise Corrupt("the meanings of a run are no list with one for each column", where=where)
+        raise Corrupt("the meanings of a run are not a list with one for each column", where=where)
     return tuple(str(each) for each in listed)
 
 
@@ -205,9 +205,9 @@ def check_definition_kept(stored: StateSchema, definition: str | None, what: str
     """State of the same columns may still mean another thing: a person decides."""
     if None not in (stored.definition, definition) and stored.definition != definition:
         raise StateChanged(
-            f"{what}: its SELECT, or what it reads, is not what its state was computed by",
+            f"{what}: its SELECT, or what it reads, has changed since its state was computed",
             advice="If the state still means the same, --reuse-state NAME keeps it. Otherwise give "
-            "the stream another name: it begins with nothing, and the old state is kept aside",
+            "the stream another name: it starts empty, and the old state is kept aside",
         )
 
 
@@ -249,8 +249,8 @@ def _check_keys(old: StateSchema, new: StateSchema, what: str) -> None:
             raise StateChanged(
                 f"{what}: the key column {new.called(after.name)!r} is {after.type}, and "
                 f"{before.type} in its state",
-                advice="Keys are frozen: their hash decides where they live. Start new state, or "
-                "give the column its old type",
+                advice="A key type cannot change: its hash decides where keys are stored. Give "
+                "the column its old type, or start new state",
             )
 
 

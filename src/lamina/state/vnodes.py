@@ -36,7 +36,7 @@ def check_partitions(partitions: int) -> int:
     """P as it may be: a power of two from 1 to 256."""
     if not 1 <= partitions <= PARTITIONS_MAX or partitions & (partitions - 1):
         raise UsageError(
-            f"{partitions} partitions: it is a power of two from 1 to {PARTITIONS_MAX}"
+            f"{partitions} partitions: the number must be a power of two from 1 to {PARTITIONS_MAX}"
         )
     return partitions
 
@@ -72,7 +72,7 @@ class SlotRange:
         """The vnodes of one owner."""
         width = VNODE_COUNT // check_partitions(partitions)
         if not 0 <= partition < partitions:
-            raise UsageError(f"partition {partition} of {partitions}")
+            raise UsageError(f"there is no partition {partition} of {partitions}")
         rank = int(REVERSED[partition])
         return cls(rank << 56, ((rank + width) << 56) - 1)
 

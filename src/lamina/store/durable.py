@@ -84,7 +84,9 @@ class TempFiles:
             if _try_lock(fd) and os.fstat(fd).st_nlink > 0:
                 return path, fd
             os.close(fd)  # a sweeper took it between the two calls
-        raise StoreError("temp files are swept as fast as they are made", where=str(self._folder))
+        raise StoreError(
+            "something deletes temp files as fast as they are made", where=str(self._folder)
+        )
 
     def sweep(self) -> None:
         """Remove what dead writers left; what a living one holds stays, and what is not ours."""

@@ -155,7 +155,7 @@ class LocalStore:
                 self._make_folder(Path(path))
             except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
                 _raise_if_in_the_way(Path(path), self._root, error)
-        raise StoreError("its folder is removed as fast as it is made", where=path)
+        raise StoreError("something deletes its folder as fast as it is made", where=path)
 
     def _make_folder(self, path: Path) -> None:
         try:

@@ -200,7 +200,7 @@ class RemoteStore:
             if type(error).__name__ != "PanicException":
                 raise
             raise StoreError(
-                "the store client broke down",
+                "the store client failed unexpectedly",
                 where=self._where(key),
                 advice="Check the endpoint and the other options of the store",
             ) from None

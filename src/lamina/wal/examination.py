@@ -131,7 +131,7 @@ def batch_of(record: Record, where: str) -> pa.RecordBatch:
         batch = record.batch()
         batch.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise WalDamaged(f"a RUN that is no Arrow batch: {error}", where=where) from error
+        raise WalDamaged(f"a RUN is not a valid Arrow batch: {error}", where=where) from error
     if batch.num_rows != record.header.count:
         raise WalDamaged(
             f"a RUN of {batch.num_rows} rows; its header says {record.header.count}", where=where

@@ -65,7 +65,7 @@ def read_home(disk: Disk) -> Home:
     """Look at a home without claiming it. NotFound if there is none."""
     file = _read(disk)
     if file is None:
-        raise NotFound("this folder is no home: it has no home.json", where=disk.root)
+        raise NotFound("this folder is not a home: it has no home.json", where=disk.root)
     return Home(disk, file.identity, None, file.pipeline)
 
 

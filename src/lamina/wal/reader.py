@@ -76,7 +76,7 @@ class Record:
             return pa.ipc.open_stream(pa.py_buffer(self.payload)).read_next_batch()
         except (pa.ArrowInvalid, StopIteration) as error:
             where = f"{self.segment}, byte {self.offset}"
-            raise WalDamaged(f"a RUN that is no Arrow batch: {error}", where=where) from error
+            raise WalDamaged(f"a RUN is not a valid Arrow batch: {error}", where=where) from error
 
 
 @dataclass(frozen=True, slots=True)

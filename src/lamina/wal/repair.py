@@ -67,8 +67,8 @@ def plan_repair(disk: Disk, path: str, *, damage: bool = False) -> Repair | None
             raise Refused(
                 f"this is damage, not a torn tail: {found.damage}",
                 where=path,
-                advice="Restore the file from a copy. --damage cuts it there, and everything "
-                "behind it",
+                advice="Restore the file from a copy. --damage cuts the file there: what "
+                "follows is lost",
             )
         return Repair(
             path,

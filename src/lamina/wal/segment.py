@@ -78,7 +78,7 @@ class SegmentWriter:
         self.check_usable()
         if (size := sum(map(len, payload))) > PAYLOAD_BYTES_MAX:
             raise UsageError(
-                f"a record of {size} bytes; {PAYLOAD_BYTES_MAX} at most",
+                f"a record of {size} bytes is too large: {PAYLOAD_BYTES_MAX} at most",
                 advice="Commit fewer or smaller rows at once, or use more partitions",
             )
         offset = self.position

@@ -21,7 +21,7 @@ class Whole:
     def check(self) -> None:
         if self._broken:
             raise StoreError(
-                "an earlier write was broken off, so nothing more is written",
+                "an earlier write was interrupted, so nothing more is written",
                 advice="Close the log and open it again: it then reads what it holds",
             )
 

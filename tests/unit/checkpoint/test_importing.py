@@ -238,7 +238,7 @@ def test_a_checkpoint_of_lamina_is_for_copy(tmp_path: Path) -> None:
     pipeline = open_pipeline()
     made = take_checkpoint(pipeline, 1)
     key = pipeline.paths.manifest(made.id)
-    with pytest.raises(UsageError, match="own"):
+    with pytest.raises(UsageError, match="already a checkpoint of Lamina"):
         read_checkpoint(pipeline.store, key)
 
 
@@ -246,6 +246,6 @@ def test_a_store_in_which_a_pipeline_lives_is_left_alone(tmp_path: Path) -> None
     pipeline = open_pipeline(base="")
     take_checkpoint(pipeline, 1)
     before = snapshot_of(pipeline.store)
-    with pytest.raises(Refused, match="lives at the target"):
+    with pytest.raises(Refused, match="is at the target"):
         importing(v2(tmp_path), pipeline.store)
     assert snapshot_of(pipeline.store) == before

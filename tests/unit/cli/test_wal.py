@@ -363,7 +363,7 @@ def test_a_payload_that_makes_no_sense_is_damage(tmp_path: Path) -> None:
     run = found["problems"][1]["offset"]
     dumped = lamina("wal", "dump", "--home", tmp_path / "home", segment, "--from", str(run))
     assert dumped.exit_code == 4
-    assert "a RUN that is no Arrow batch" in dumped.stderr
+    assert "a RUN is not a valid Arrow batch" in dumped.stderr
 
 
 # repair

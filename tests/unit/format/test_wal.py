@@ -103,7 +103,7 @@ def test_every_flipped_bit_of_a_segment_header_is_damage() -> None:
     for bit in range(HEADER_SIZE * 8):
         damaged = bytearray(ENCODED)
         damaged[bit // 8] ^= 1 << (bit % 8)
-        with pytest.raises(WalDamaged, match=r"checksum|no WAL segment"):
+        with pytest.raises(WalDamaged, match=r"checksum|not a WAL segment"):
             decode_segment_header(bytes(damaged), "f")
 
 

@@ -71,7 +71,7 @@ def test_checkpoints_need_no_home_and_epochs_between_them_do(shop: Shop) -> None
     with open_view(f"file://{shop.store}", 2, home=shop.home) as view:
         assert orders_of(view.to_arrow("totals")) == AT_2
     for at in (2, "head"):
-        with pytest.raises(NotFound, match="no home is named"):
+        with pytest.raises(NotFound, match="no home was given"):
             open_view(shop.store, at)
 
 

@@ -69,5 +69,5 @@ def test_windows_that_would_close_before_their_rows_come_are_refused(
     first: str, time: str, then: str, between: str
 ) -> None:
     """They were taken, and every row of them was late."""
-    with pytest.raises(BadPipeline, match="some would have closed before"):
+    with pytest.raises(BadPipeline, match="some would close before"):
         check(first, time, then, between=between)

@@ -58,7 +58,7 @@ def test_the_example_of_the_readme_is_read_whole() -> None:
         ("CREATE SOURCE t USING json", "p.sql:1:17", "columns in brackets"),
         ("CREATE SOURCE t () USING json", "p.sql:1:18", "name of a column"),
         ("CREATE SOURCE t (a) USING json", "p.sql:1:19", "type of 'a'"),
-        ("CREATE SOURCE t (a INT, A INT) USING json", "p.sql:1:25", "'A' is there twice"),
+        ("CREATE SOURCE t (a INT, A INT) USING json", "p.sql:1:25", "'A' is defined twice"),
         ("CREATE SOURCE t (a INT,) USING json", "p.sql:1:24", "name of a column"),
         ("CREATE SOURCE t (a STRUCT<b: INT) USING x", "p.sql:1:26", "'<' is never closed"),
         ("CREATE SOURCE t (a INT) json", "p.sql:1:25", "USING is expected"),
@@ -71,9 +71,9 @@ def test_the_example_of_the_readme_is_read_whole() -> None:
         ("CREATE SOURCE t (a INT) USING json OPTIONS (a 1.5)", "p.sql:1:47", "the value of 'a'"),
         ("CREATE SOURCE t (a INT) USING json OPTIONS (a 'x' 'y')", "p.sql:1:51", ", is expected"),
         ("CREATE SOURCE t (a INT) USING json WATERMARK b DELAY OF", "p.sql:1:46", "no column 'b'"),
-        ("CREATE SINK o FROM s USING x OPTIONS (a '${X}')", "p.sql:1:41", "environment has no X"),
-        ("CREATE SINK o FROM ${X} USING x", "p.sql:1:20", "outside of a text in quotes"),
-        ("CREATE SINK o FROM `${X}` USING x", "p.sql:1:20", "outside of a text in quotes"),
+        ("CREATE SINK o FROM s USING x OPTIONS (a '${X}')", "p.sql:1:41", "variable X is not set"),
+        ("CREATE SINK o FROM ${X} USING x", "p.sql:1:20", "must be inside quotes"),
+        ("CREATE SINK o FROM `${X}` USING x", "p.sql:1:20", "must be inside quotes"),
         ("CREATE SINK o USING x", "p.sql:1:15", "FROM is expected"),
         ("CREATE STREAM s AS INSERT INTO x", "p.sql:1:20", "a SELECT is expected"),
         ("CREATE STREAM s SELECT a", "p.sql:1:17", "AS is expected"),
@@ -81,7 +81,7 @@ def test_the_example_of_the_readme_is_read_whole() -> None:
         ("CREATE /* no end", "p.sql:1:8", "never closed"),
         ("CREATE SINK `o", "p.sql:1:13", "never closed"),
         ("-- a 'quote\nCREATE SINK o FROM s USING x OPTIONS (a \"b", "p.sql:2:41", "never closed"),
-        ("CREATE {# jinja #} SINK", "p.sql:1:8", "no SQL"),
+        ("CREATE {# jinja #} SINK", "p.sql:1:8", "is not SQL"),
         ("CREATE SINK o -- x \\\n FROM s", "p.sql:1:15", "backslash"),
     ],
 )
@@ -107,7 +107,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_word() -> None:
 def test_a_name_taken_by_any_kind_in_any_case_is_refused_where_it_stands(kind: str) -> None:
     error = refused(f"{TRADES}CREATE {kind}")
     assert error.where == f"p.sql:2:{9 + kind.index(' ')}"
-    assert "the name of a source already" in error.message
+    assert "already the name of a source" in error.message
 
 
 def test_a_name_too_long_for_a_path_is_refused() -> None:

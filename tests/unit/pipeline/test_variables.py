@@ -42,12 +42,12 @@ def test_a_text_is_filled(written: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("'${B}'", "the environment has no B"),
-        ("'${}'", "${} is no variable"),
-        ("'${1}'", "${1} is no variable"),
-        ("'${A-b}'", "${A-b} is no variable"),
+        ("'${B}'", "the environment variable B is not set"),
+        ("'${}'", "${} is not a variable"),
+        ("'${1}'", "${1} is not a variable"),
+        ("'${A-b}'", "${A-b} is not a variable"),
         ("'${A'", "${ without its }"),
-        ("'${B:-${A}}'", "is no variable"),
+        ("'${B:-${A}}'", "is not a variable"),
     ],
 )
 def test_what_cannot_be_filled_is_named_with_its_place(written: str, said: str) -> None:
@@ -59,7 +59,7 @@ def test_what_cannot_be_filled_is_named_with_its_place(written: str, said: str) 
 
 
 def test_a_value_that_is_no_text_is_refused_before_it_is_hashed() -> None:
-    with pytest.raises(BadPipeline, match="the value of A is no UTF-8"):
+    with pytest.raises(BadPipeline, match="the value of A is not valid UTF-8"):
         option("'${A}'", A="\udcff")
 
 

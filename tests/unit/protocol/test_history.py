@@ -258,7 +258,7 @@ def test_pins_and_forgets_against_the_rules(body: Body, error: type[LaminaError]
 
 def test_what_the_pipeline_goes_on_from_is_kept_also_when_it_is_not_the_newest() -> None:
     scribe = line_of_three().take_over(2).checkpoint(9, 2)
-    with pytest.raises(StillNeeded, match="goes on from"):
+    with pytest.raises(StillNeeded, match="continues from"):
         scribe.forget(9)
     scribe.forget(2)
 

@@ -34,7 +34,7 @@ def test_a_file_that_cannot_be_read_is_named_with_the_cause() -> None:
     error = failures.meaning(UNREADABLE)
     assert type(error) is Refused
     assert error.message == (
-        "Spark gave up: [FAILED_READ_FILE.NO_HINT] Encountered error in 2.json.: "
+        "Spark failed: [FAILED_READ_FILE.NO_HINT] Encountered error in 2.json.: "
         "Unexpected end-of-input: expected close"
     )
 

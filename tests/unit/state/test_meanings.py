@@ -68,7 +68,7 @@ def test_one_aggregate_may_be_written_anew_and_two_may_not() -> None:
     with pytest.raises(StateChanged, match=r"has sum\(a\), sum\(b\), and the SELECT has sum\(x\),"):
         as_stored(stored, state("sum(x)", "sum(y)", definition="two"), "s", reuse=True)
     counted = replace(today, merges=(Merge("sum", ("p0",)), Merge("count", ("p1",))))
-    with pytest.raises(StateChanged, match="cannot be told"):
+    with pytest.raises(StateChanged, match="unclear which is which"):
         as_stored(stored, counted, "s", reuse=True)
 
 
@@ -93,7 +93,7 @@ def test_state_that_does_not_say_what_it_holds_goes_on_only_by_its_own_definitio
     assert as_stored(unsaid, state("sum(a)"), "s", reuse=True).value.names == ["p0"]
     with pytest.raises(StateChanged, match="does not say what its columns hold") as why:
         as_stored(unsaid, state("sum(a)", definition="two"), "s", reuse=True)
-    assert "SELECT as it was" in why.value.advice
+    assert "Run the old SELECT once" in why.value.advice
 
 
 def test_people_see_what_columns_hold() -> None:

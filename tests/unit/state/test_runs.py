@@ -148,7 +148,7 @@ def test_blocks_without_a_wanted_time_are_not_touched(
 
 
 def test_an_arrow_batch_of_somebody_else_is_no_run() -> None:
-    with pytest.raises(Corrupt, match="no run of keyed state"):
+    with pytest.raises(Corrupt, match="not a run of keyed state"):
         run_of_batch(pa.record_batch({"_slot": pa.array([1], pa.uint64())}))
-    with pytest.raises(Corrupt, match="no run of keyed state"):
+    with pytest.raises(Corrupt, match="not a run of keyed state"):
         schema_of_run(pa.schema([("a", pa.int64())], {b"lamina.keys": b"x"}))

@@ -63,7 +63,7 @@ def test_dictionary_encoded_values_are_refused_however_deep(kind: pa.DataType) -
 
 
 @pytest.mark.parametrize(
-    ("time", "message"), [("x", "no column 'x'"), ("v", "it is string, no time")]
+    ("time", "message"), [("x", "no column 'x'"), ("v", "string is not a time")]
 )
 def test_rows_are_expired_by_a_time_only(time: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):

@@ -101,7 +101,7 @@ def test_ranges_of_which_some_were_taken_are_not_left_out_of_the_next_commit(
     with pytest.raises(KeyboardInterrupt):
         logs.take_ranges()
     logs.writers = whole
-    with pytest.raises(StoreError, match="broken off"):
+    with pytest.raises(StoreError, match="interrupted"):
         logs.take_ranges()
     logs.close()
 
