@@ -61,7 +61,7 @@ def _longs(array: pa.Array) -> Longs:
 
 def _overflow(function: str, field: pa.Field, overflowed: int, rows: int) -> Overflow:
     return Overflow(
-        f"{function} of column {field.name!r} no longer fits {field.type}"
+        f"{function} of column {field.name!r} does not fit {field.type}"
         f" in {overflowed} of {rows} rows"
     )
 
