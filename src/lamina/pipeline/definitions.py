@@ -33,6 +33,9 @@ _MEMORY_BYTES = 16
 """What the name of a source grows by where its state has a name of its own (`files of ...`)."""
 
 
+_KINDS = {DeclaredSource: "source", Stream: "stream", DeclaredSink: "sink"}
+
+
 @dataclass(slots=True)
 class Definitions:
     """What is defined so far; names are one space, and case does not tell them apart."""
@@ -47,7 +50,7 @@ class Definitions:
         """Define something; *at* is where its name stands."""
         name = value.name
         self._check(name, at, room=_MEMORY_BYTES if isinstance(value, DeclaredSource) else 0)
-        self._kinds[name.lower()] = type(value).__name__.lower()
+        self._kinds[name.lower()] = _KINDS[type(value)]
         match value:
             case DeclaredSource():
                 self.sources[name] = value
