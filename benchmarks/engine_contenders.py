@@ -13,6 +13,7 @@ from engine_session import PARTITIONS, configured
 from engine_task import StageOnly
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users have it
+from pyspark.sql.types import LongType, StructField, StructType
 
 from lamina.clock import SystemClock
 from lamina.engine.model import SourceRange, StreamWork
@@ -20,7 +21,7 @@ from lamina.engine.plans import EngineSettings
 from lamina.format.home_names import STAGED
 from lamina.pipeline import parse_pipeline
 from lamina.spark.frames import named
-from lamina.spark.internals import map_in_arrow
+from lamina.spark.internals import ArrowStep, json_column, query
 from lamina.spark.runner import SparkRunner
 from lamina.spark.running import RunSettings, open_pipeline
 from lamina.spark.streams import SparkStream
@@ -33,6 +34,7 @@ CREATE STREAM totals AS
 CREATE SINK written FROM totals USING parquet OPTIONS (path 'out');
 """
 QUERY_STOPS_S = 60
+STAGED_ROWS = StructType([StructField("rows", LongType())])
 
 
 class Contender(Protocol):
@@ -177,6 +179,7 @@ class Limit:
         self._spark = ours.session
         self._stream = ours.stream
         self._folder = folder
+        self._step = ArrowStep(self._spark, STAGED_ROWS, self._stream.partial_columns)
         self._read: list[Path] = []
         self._epoch = 0
         _made(folder / STAGED)
@@ -187,10 +190,9 @@ class Limit:
         start = time.perf_counter()
         rows = self._spark.read.schema(COLUMNS).parquet(str(file))
         name = named(rows, "rows of the limit")
-        placed = self._spark.sql(self._stream.placed(name, PARTITIONS, of_rows=self._of_rows))
-        columns = self._stream.partial_columns
-        task = StageOnly(_work(self._folder, self._epoch), tuple(columns[:3]))
-        staged = map_in_arrow(placed, task, "rows bigint", columns).collect()
+        text = self._stream.placed(name, PARTITIONS, of_rows=self._of_rows)
+        task = StageOnly(_work(self._folder, self._epoch), tuple(self._stream.partial_columns[:3]))
+        staged = json_column(self._step.over(query(self._spark, text), task))
         seconds = time.perf_counter() - start
         assert len(staged) == PARTITIONS
         return seconds

@@ -78,6 +78,7 @@ class Run:
     partitions: int = PARTITIONS
     files: int | None = 1
     rows: int | None = None
+    max_ahead_us: int | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
     fail_point: FailPoint = lambda _: None
 
@@ -99,6 +100,7 @@ class Run:
                 partitions=self.partitions,
                 limits=Limits(self.rows, self.files),
                 checkpoint_epochs=0,
+                max_ahead_us=self.max_ahead_us,
             ),
         )
         return run(pipeline, settings, spark=self.spark, fail_point=self.fail_point)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,15 +11,22 @@ from typing import Any
 import pyarrow as pa
 import pyspark
 import pytest
+from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users have it
+from pyspark.sql.types import StringType, StructField, StructType
 
 from lamina.spark.internals import (
     TRIED,
     AnalysedPlan,
+    ArrowStep,
+    ArrowTask,
+    Measures,
     active,
     clone_session,
     executor_count,
     is_aggregate,
+    json_column,
     map_in_arrow,
+    query,
 )
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
@@ -45,6 +53,44 @@ def test_map_in_arrow_runs_without_pandas(spark: Any, monkeypatch: pytest.Monkey
     assert [row.n for row in map_in_arrow(frame, doubled, "n bigint").collect()] == [0, 2, 4]
     named = map_in_arrow(frame, doubled, "n bigint", ["a `b"])
     assert [row.n for row in named.collect()] == [0, 2, 4]
+
+
+def counted(text: str) -> ArrowTask:
+    """A task that says how many rows it has got, and something of its own."""
+
+    def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = sum(batch.num_rows for batch in batches)
+        answer = json.dumps({"rows": rows, "text": text})
+        yield pa.record_batch({"answer": pa.array([answer])})
+
+    return count
+
+
+ANSWER = StructType([StructField("answer", StringType())])
+ODD_TEXTS = ["plain", '"], [", \\', "\u20ac \U0001f600\n"]
+
+
+@pytest.mark.parametrize("text", [*ODD_TEXTS, "long " * 300_000], ids=[*ODD_TEXTS, "long"])
+def test_a_step_runs_another_function_every_time(spark: Any, text: str) -> None:
+    """Also one that is so large that Spark sends it by another way."""
+    step = ArrowStep(spark, ANSWER, ["a `b"])
+    for rows in (3, 5):
+        frame = spark.range(0, rows, 1, 2).selectExpr("id AS `a ``b`")
+        answers = json_column(step.over(frame, counted(text)))
+        assert sum(answer["rows"] for answer in answers) == rows
+        assert [answer["text"] for answer in answers] == [text, text]
+
+
+def test_what_was_observed_is_there_when_the_job_has_ended(spark: Any) -> None:
+    count, most = F.count(F.lit(1)).alias("rows"), F.max("id").alias("most")
+    measures = Measures(spark, [count, most, F.min(F.lit(None).cast("int")).alias("none")])
+    for rows in (3, 0):
+        measures.of(spark.range(rows)).createOrReplaceTempView("internals_measured")
+        text = "SELECT id % 2 AS id, count(*) AS n FROM internals_measured GROUP BY 1"
+        job = ArrowStep(spark, ANSWER, ["id", "n"]).over(query(spark, text), counted("x"))
+        json_column(job)
+        most_seen = rows - 1 if rows else None
+        assert Measures.seen(job) == {"rows": rows, "most": most_seen, "none": None}
 
 
 def test_a_cloned_session_has_views_and_functions_and_keeps_its_settings_to_itself(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import Any
 
 from lamina.engine.model import CompactedRuns, TaskResult
 from lamina.format.commit import WalRange
@@ -15,7 +16,11 @@ def encode_result(result: TaskResult) -> str:
 
 
 def decode_result(text: str) -> TaskResult:
-    value = json.loads(text)
+    return result_of(json.loads(text))
+
+
+def result_of(value: Any) -> TaskResult:
+    """A result as JSON has it."""
     return TaskResult(
         partition=value["partition"],
         ranges=tuple(WalRange(**each) for each in value["ranges"]),

@@ -6,17 +6,24 @@ of this module (tests/spark/test_internals.py) pass on it and it is added to `TR
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
+from py4j.java_collections import (  # type: ignore[import-untyped]
+    ListConverter,
+    MapConverter,
+)
 from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.classic.column import _to_java_column, _to_seq
 from pyspark.sql.pandas.functions import vectorized_udf  # type: ignore[attr-defined]
 from pyspark.sql.types import StructType
 from pyspark.util import PythonEvalType
@@ -65,10 +72,93 @@ def map_in_arrow(
     function = vectorized_udf(
         cast(Any, task), cast(Any, schema), cast(Any, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
     )
-    names = ("`" + name.replace("`", "``") + "`" for name in columns or frame.columns)
-    column = cast(Any, function)(*names)
+    column = cast(Any, function)(*map(_quoted, columns or frame.columns))
     made = cast(Any, frame)._jdf.mapInArrow(column._jc, False, None)  # noqa: SLF001
     return DataFrame(made, frame.sparkSession)
+
+
+class ArrowStep:
+    """`map_in_arrow` for a new function in every epoch, over columns that stay the same.
+
+    Spark makes everything about a Python function anew for each, in forty calls into the JVM. Here
+    what stays the same is made once, and a function is four calls.
+    """
+
+    def __init__(self, spark: SparkSession, schema: StructType, columns: Sequence[str]) -> None:
+        context = cast(Any, spark.sparkContext)
+        jvm, client = context._jvm, context._gateway._gateway_client  # noqa: SLF001
+        self._schema, self._names = schema, list(columns)
+        self._context = context
+        self._columns = _to_seq(context, [_to_java_column(_quoted(name)) for name in columns])
+        self._type = cast(Any, spark)._jsparkSession.parseDataType(schema.json())  # noqa: SLF001
+        self._function = jvm.SimplePythonFunction
+        self._udf = getattr(jvm, "org.apache.spark.sql.execution.python.UserDefinedPythonFunction")
+        self._size_max = jvm.PythonUtils.getBroadcastThreshold(context._jsc)  # noqa: SLF001
+        self._files = list(context._python_includes)  # noqa: SLF001
+        self._nothing = ListConverter().convert([], client)
+        self._includes = ListConverter().convert(self._files, client)
+        self._environment = MapConverter().convert(context.environment, client)
+
+    def over(self, frame: DataFrame, task: ArrowTask) -> DataFrame:
+        command = cast(Any, CloudPickleSerializer)().dumps((task, self._schema))
+        context = self._context
+        if len(command) > self._size_max or context._python_includes != self._files:  # noqa: SLF001
+            return map_in_arrow(frame, task, self._schema, self._names)
+        function = self._function(
+            bytearray(command),
+            self._environment,
+            self._includes,
+            context.pythonExec,
+            context.pythonVer,
+            self._nothing,
+            context._javaAccumulator,  # noqa: SLF001
+        )
+        kind = PythonEvalType.SQL_MAP_ARROW_ITER_UDF
+        name = type(task).__name__
+        udf = self._udf(name, function, self._type, kind, True, self._nothing, self._nothing)
+        column = udf.apply(self._columns)
+        made = cast(Any, frame)._jdf.mapInArrow(column, False, None)  # noqa: SLF001
+        return DataFrame(made, frame.sparkSession)
+
+
+def query(spark: SparkSession, text: str) -> DataFrame:
+    """`spark.sql` for a text without arguments: one call into the JVM instead of five."""
+    return DataFrame(cast(Any, spark)._jsparkSession.sql(text), spark)  # noqa: SLF001
+
+
+class Measures:
+    """`DataFrame.observe` for the same expressions in every epoch, and what was observed.
+
+    An `Observation` comes by Spark's listener bus: it is waited for, in fifteen calls. The plan
+    itself has the numbers once its action has ended.
+    """
+
+    NAME = "lamina"
+
+    def __init__(self, spark: SparkSession, expressions: Sequence[Column]) -> None:
+        first, *rest = (cast(Any, each)._jc for each in expressions)  # noqa: SLF001
+        self._first, self._rest = first, _to_seq(cast(Any, spark.sparkContext), rest)
+
+    def of(self, frame: DataFrame) -> DataFrame:
+        java = cast(Any, frame)._jdf  # noqa: SLF001
+        made = java.observe(self.NAME, self._first, self._rest)
+        return DataFrame(made, frame.sparkSession)
+
+    @classmethod
+    def seen(cls, frame: DataFrame) -> dict[str, Any]:
+        """What the action of *frame* has observed, by the names of the expressions."""
+        found = cast(Any, frame)._jdf.queryExecution().observedMetrics()  # noqa: SLF001
+        return cast(dict[str, Any], json.loads(found.apply(cls.NAME).json()))
+
+
+def json_column(frame: DataFrame) -> list[Any]:
+    """The values of a frame's only column, which are JSON; this runs the job.
+
+    `collect` brings many rows fast, through a socket of its own. Here they are few: as one text.
+    A row is its values in brackets, and so is a list of rows: JSON again.
+    """
+    rows = cast(Any, frame)._jdf.collectAsList().toString()  # noqa: SLF001
+    return [value for (value,) in json.loads(rows)]
 
 
 def clone_session(spark: SparkSession) -> SparkSession:
@@ -81,26 +171,40 @@ def clone_session(spark: SparkSession) -> SparkSession:
     return SparkSession(spark.sparkContext, java.cloneSession())
 
 
-@contextmanager
-def active(own: SparkSession) -> Iterator[None]:
+class Activation:
+    """Makes a session the thread's active one for a while; calls into the JVM are prepared."""
+
+    def __init__(self, own: SparkSession) -> None:
+        session = cast(Any, own)
+        java = cast(Any, SparkSession)._get_j_spark_session_class(session._jvm)  # noqa: SLF001
+        self._own, self._java_own = own, session._jsparkSession  # noqa: SLF001
+        self._get, self._set = java.getActiveSession, java.setActiveSession
+        self._clear = java.clearActiveSession
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        every = cast(Any, SparkSession)
+        of_java, of_python = self._get(), every._activeSession  # noqa: SLF001
+        before = of_java.get() if of_java.isDefined() else None
+        self._set(self._java_own)
+        try:
+            yield
+        finally:
+            if every._activeSession is self._own:  # noqa: SLF001
+                every._activeSession = of_python  # noqa: SLF001
+            if before is None:
+                self._clear()
+            else:
+                self._set(before)
+
+
+def active(own: SparkSession) -> AbstractContextManager[None]:
     """Make *own* this thread's active session, and restore the previous one afterwards.
 
     Parts of Spark (parsing DDL, for one) use the settings of the active session, whichever session
     was called; and `createDataFrame` changes the active session without restoring it.
     """
-    every, session = cast(Any, SparkSession), cast(Any, own)
-    java = every._get_j_spark_session_class(session._jvm)  # noqa: SLF001
-    of_java, of_python = java.getActiveSession(), every._activeSession  # noqa: SLF001
-    java.setActiveSession(session._jsparkSession)  # noqa: SLF001
-    try:
-        yield
-    finally:
-        if every._activeSession is own:  # noqa: SLF001
-            every._activeSession = of_python  # noqa: SLF001
-        if of_java.isDefined():
-            java.setActiveSession(of_java.get())
-        else:
-            java.clearActiveSession()
+    return Activation(own)()
 
 
 def executor_count(spark: SparkSession) -> int:
@@ -162,3 +266,7 @@ def _users_call(expression: Any) -> str | None:
 def _each(sequence: Any) -> list[Any]:
     """The elements of a Scala sequence."""
     return [sequence.apply(index) for index in range(sequence.size())]
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

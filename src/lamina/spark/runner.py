@@ -11,10 +11,11 @@ The session is one of our own, with the settings of `pinned`: placement and resu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users have it
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -30,10 +31,10 @@ from lamina.engine.model import (
     TaskResult,
 )
 from lamina.engine.task import results_of
-from lamina.engine.wire import decode_result
+from lamina.engine.wire import result_of
 from lamina.spark.failures import spark_errors
 from lamina.spark.frames import named
-from lamina.spark.internals import active, map_in_arrow
+from lamina.spark.internals import Activation, ArrowStep, Measures, json_column, query
 from lamina.spark.streams import SparkStream
 from lamina.spark.tasks import META, RESULT, StageOutput, UpdateAndStage, UpdateState
 
@@ -50,50 +51,50 @@ class SparkRunner:
     ) -> None:
         """*times* names the column of event time of each source that has one."""
         self._spark = spark
+        self._active = Activation(spark)
         self._streams = streams
         self._sources = sources
         self._times = times
-        self._known_measures: dict[str, list[Column]] = {}
+        self._steps: dict[tuple[StructType, tuple[str, ...]], ArrowStep] = {}
+        self._known_measures: dict[str, Measures] = {}
+        self._known_times: dict[str, Column] = {}
         self._few_rows_to_a_key: dict[str, bool] = {}
         self._two_level = ""
 
     def run(self, work: StreamWork) -> StreamResult:
         stream = self._streams[work.stream]
-        with spark_errors(stream.called), active(self._spark):
-            rows, observation = self._input(work, stream)
-            if stream.operator is None:
-                results = self._select(work, stream, rows)
-            else:
+        with spark_errors(stream.called), self._active():
+            rows, is_measured = self._input(work, stream)
+            if stream.operator is not None:
                 self._choose_map(work.stream)
-                results = self._aggregate(work, stream, rows)
-            seen = self._seen(work, observation)
+                job = self._aggregate(work, stream, rows)
+                results = results_of(_results(job), work.partitions)
+            elif rows is None:
+                return StreamResult(())
+            else:
+                job = self._select(work, stream, rows)
+                results = tuple(sorted(_results(job), key=lambda result: result.partition))
+            seen = self._seen(work, job) if is_measured else {}
             self._note_keys(work.stream, results, seen)
             return StreamResult(results, seen)
 
     # the job
 
-    def _select(
-        self, work: StreamWork, stream: SparkStream, rows: DataFrame | None
-    ) -> tuple[TaskResult, ...]:
-        if rows is None:
-            return ()
-        output = self._spark.sql(stream.select(named(rows, f"rows of {work.stream}")))
-        task = StageOutput(work, stream.arrow_output)
-        found = _results(map_in_arrow(output, task, RESULT, stream.output.names))
-        return tuple(sorted(found, key=lambda result: result.partition))
+    def _select(self, work: StreamWork, stream: SparkStream, rows: DataFrame) -> DataFrame:
+        output = query(self._spark, stream.select(named(rows, f"rows of {work.stream}")))
+        task = StageOutput(_sent(work), stream.arrow_output)
+        return self._step(RESULT, stream.output.names).over(output, task)
 
     def _aggregate(
         self, work: StreamWork, stream: SparkStream, rows: DataFrame | None
-    ) -> tuple[TaskResult, ...]:
+    ) -> DataFrame:
         of_rows = stream.can_send_rows and self._few_rows_to_a_key.get(stream.name, False)
         partials, columns = self._partials(work, stream, rows, of_rows=of_rows)
-        task = UpdateState(work, rows is not None, of_rows)
+        task = UpdateState(_sent(work), rows is not None, of_rows)
         if stream.columns is not None:
             both = UpdateAndStage(task, stream.columns, stream.arrow_output)
-            staged = map_in_arrow(partials, both, RESULT, columns)
-        else:
-            staged = self._with_final(partials, columns, task, stream)
-        return results_of(_results(staged), work.partitions)
+            return self._step(RESULT, columns).over(partials, both)
+        return self._with_final(partials, columns, task, stream)
 
     def _with_final(
         self, partials: DataFrame, columns: list[str], task: UpdateState, stream: SparkStream
@@ -101,10 +102,18 @@ class SparkRunner:
         """The final projection between the two steps, in the same stage, the result with it."""
         assert stream.state is not None
         carried = StructType([*stream.state.fields, StructField(META, StringType())])
-        updated = map_in_arrow(partials, task, carried, columns)
-        output = self._spark.sql(stream.final(named(updated, f"state of {stream.name}"), META))
+        updated = self._step(carried, columns).over(partials, task)
+        text = stream.final(named(updated, f"state of {stream.name}"), META)
         stage = StageOutput(task.work, stream.arrow_output)
-        return map_in_arrow(output, stage, RESULT, [*stream.output.names, META])
+        step = self._step(RESULT, [*stream.output.names, META])
+        return step.over(query(self._spark, text), stage)
+
+    def _step(self, schema: StructType, columns: Sequence[str]) -> ArrowStep:
+        """Made once for all epochs."""
+        key = schema, tuple(columns)
+        if key not in self._steps:
+            self._steps[key] = ArrowStep(self._spark, schema, columns)
+        return self._steps[key]
 
     def _partials(
         self, work: StreamWork, stream: SparkStream, rows: DataFrame | None, *, of_rows: bool
@@ -118,7 +127,7 @@ class SparkRunner:
             return self._spark.range(0, work.partitions, 1, work.partitions), ["id"]
         name = named(rows, f"rows of {work.stream}")
         placed = stream.placed(name, work.partitions, of_rows=of_rows)
-        return self._spark.sql(placed), stream.partial_columns
+        return query(self._spark, placed), stream.partial_columns
 
     def _choose_map(self, stream: str) -> None:
         """Spark's small first map of groups pays where many rows have one key; else it costs."""
@@ -137,25 +146,22 @@ class SparkRunner:
 
     # input
 
-    def _input(
-        self, work: StreamWork, stream: SparkStream
-    ) -> tuple[DataFrame | None, Observation | None]:
+    def _input(self, work: StreamWork, stream: SparkStream) -> tuple[DataFrame | None, bool]:
+        """The rows, if there are any; and whether they are measured."""
         match _only(work.inputs):
             case SourceRange(source, start, end) as planned:
                 if start == end:
-                    return None, None
+                    return None, False
                 if stream.of_bad_rows:
-                    return self._bad_rows(planned), None
-                observation = Observation()
+                    return self._bad_rows(planned), False
                 frame = self._sources[source].frame(self._spark, planned)
-                measures = self._measures(source, work)
-                return self._timed(source, frame.observe(observation, *measures)), observation
+                return self._timed(source, self._measures(source, work).of(frame)), True
             case StagedRows(_, files):
                 if not files:
-                    return None, None
+                    return None, False
                 reader = self._spark.read.schema(stream.input)
                 paths = [local(Path(work.space.staged_path(file))) for file in files]
-                return reader.format("parquet").load(paths), None
+                return reader.format("parquet").load(paths), False
 
     def _bad_rows(self, planned: SourceRange) -> DataFrame:
         source = self._sources[planned.source]
@@ -166,46 +172,51 @@ class SparkRunner:
         """Rows without an event time are counted and left out."""
         if source not in self._times:
             return rows
-        return rows.where(self._time(source).isNotNull())
+        if source not in self._known_times:
+            self._known_times[source] = self._time(source).isNotNull()
+        return rows.where(self._known_times[source])
 
     def _time(self, source: str) -> Column:
         return F.col("`" + self._times[source].replace("`", "``") + "`")
 
-    def _measures(self, source: str, work: StreamWork) -> list[Column]:
+    def _measures(self, source: str, work: StreamWork) -> Measures:
         if source in work.latest_max_us:
-            return self._bounded_measures(source, work.latest_max_us[source])
+            time = self._time(source)
+            return Measures(self._spark, bounded_measures(time, work.latest_max_us[source]))
         if source not in self._known_measures:
             measures = [F.count(F.lit(1)).alias("rows")]
             if source in self._times:
                 measures.append(F.max(F.unix_micros(self._time(source))).alias("latest_us"))
                 measures.append(F.count_if(self._time(source).isNull()).alias("without_time"))
-            self._known_measures[source] = measures
+            self._known_measures[source] = Measures(self._spark, measures)
         return self._known_measures[source]
 
-    def _bounded_measures(self, source: str, latest_max_us: int | None) -> list[Column]:
-        """What counts, and what is ahead. The limit is a literal: code is made anew with it."""
-        column = self._time(source)
-        time = F.unix_micros(column)
-        ahead = F.lit(False) if latest_max_us is None else time > latest_max_us
-        counts = time if latest_max_us is None else F.when(~ahead, time)
-        beyond = time if latest_max_us is None else F.when(ahead, time)
-        return [
-            F.count(F.lit(1)).alias("rows"),
-            F.max(counts).alias("latest_us"),
-            F.count_if(column.isNull()).alias("without_time"),
-            F.min(beyond).alias("earliest_us"),
-            F.count_if(ahead).alias("ahead"),
-        ]
-
-    def _seen(self, work: StreamWork, observation: Observation | None) -> dict[str, Seen]:
-        if observation is None:
-            return {}
+    def _seen(self, work: StreamWork, job: DataFrame) -> dict[str, Seen]:
         planned = _only(work.inputs)
         assert isinstance(planned, SourceRange)
-        found = observation.get
-        return {planned.source: Seen(**found)}
+        return {planned.source: Seen(**Measures.seen(job))}
 
 
+def bounded_measures(column: Column, latest_max_us: int | None) -> list[Column]:
+    """What counts, and what is ahead: later than the limit. Without one all counts, and is ahead.
+
+    A number that changes with every epoch would be part of the code that Spark generates, which
+    would be compiled anew: a list of one number is not.
+    """
+    time = F.unix_micros(column)
+    limit, beyond = (_LAST, _FIRST) if latest_max_us is None else (latest_max_us, latest_max_us)
+    listed = F.array(time)
+    ahead = listed > F.array(F.lit(limit))
+    return [
+        F.count(F.lit(1)).alias("rows"),
+        F.max(F.when(~ahead, time)).alias("latest_us"),
+        F.count_if(column.isNull()).alias("without_time"),
+        F.min(F.when(listed > F.array(F.lit(beyond)), time)).alias("earliest_us"),
+        F.count_if(ahead).alias("ahead"),
+    ]
+
+
+_FIRST, _LAST = -(1 << 63), (1 << 63) - 1
 TWO_LEVEL = "spark.sql.codegen.aggregate.map.twolevel.enabled"
 MANY_ROWS = 50_000  # of an epoch: below that the choice is not worth new code
 RESULTS = {
@@ -225,9 +236,14 @@ def _only(inputs: tuple[Input, ...]) -> Input:
     return only
 
 
-def _results(staged: DataFrame) -> Iterator[TaskResult]:
-    """The job: one row from each task."""
-    return (decode_result(row["result"]) for row in staged.collect())
+def _sent(work: StreamWork) -> StreamWork:
+    """What tasks need of it: a list of files may be long, and each would get it."""
+    return replace(work, inputs=())
+
+
+def _results(job: DataFrame) -> Iterator[TaskResult]:
+    """Run the job: one row from each task."""
+    return map(result_of, json_column(job))
 
 
 def pinned(partitions: int) -> dict[str, str]:

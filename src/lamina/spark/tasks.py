@@ -8,8 +8,10 @@ Where the output is nothing but columns of the state, one function does both.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -121,5 +123,16 @@ def _result(result: TaskResult) -> pa.RecordBatch:
 def task_of(work: StreamWork) -> TaskWork:
     context = TaskContext.get()
     assert context is not None
+    _freeze_modules()
     work.space.check_visible()
     return work.task(context.partitionId(), str(context.taskAttemptId()))
+
+
+@cache
+def _freeze_modules() -> None:
+    """Once in every worker: what is imported by now is not garbage, and is not looked through.
+
+    Spark's workers collect all garbage after every task. With Spark, Arrow and numpy imported that
+    takes tens of milliseconds, in which the driver and the next task want the processor.
+    """
+    gc.freeze()
