@@ -8,6 +8,7 @@ files     run files, fetched once and proven
 view      the state of every operator at one point
 where     rows by their keys
 diff      what differs between two views: windows walks them, compare tells rows apart
+export    rows in a Parquet file
 verification   a pipeline's home and store, every byte; home_files reads staged files and runs
 """
 

@@ -41,7 +41,7 @@ from lamina.inspect.home_files import check_run_file, check_staged, run_files
 from lamina.protocol.recovery import Plan
 from lamina.recovery.rehearsal import look, plan_start
 from lamina.recovery.scan import RecoverableSink, Scan
-from lamina.wal.examination import Examined, Trouble, examine, missing_ranges, place_of
+from lamina.wal.examination import Examined, Trouble, examine_all, missing_ranges, place_of
 from lamina.wal.home import read_home
 from lamina.wal.lost_segments import lost_segments
 from lamina.wal.scan import all_segments
@@ -200,12 +200,11 @@ class _Look:
 
     def _segments(self, identity: bytes | None) -> dict[str, Examined]:
         examined: dict[str, Examined] = {}
-        for path in all_segments(self._disk):
-            try:
-                examined[path] = examine(self._disk, path, identity, lambda _: None)
-            except NotFound:
-                continue  # a running pipeline has dropped it meanwhile
-            self._count(path, examined[path].size)
+        for each in examine_all(
+            self._disk, all_segments(self._disk), identity, lambda _path, _done: None
+        ):
+            examined[each.path] = each
+            self._count(each.path, each.size)
         return examined
 
     def _plan(self, damaged: Mapping[CheckpointId, str], troubles: list[Trouble]) -> _Plans:

@@ -4,7 +4,8 @@ home         the folder, with an identity and one owner at a time
 driver_log   COMMITs: what is acknowledged
 core_log     what tasks append; chain and segment are the files below it
 reader       records; scan: how segments end; dropping: those that nobody needs any more
-examination  everything that can be said of a segment; repair: a person's verb
+survey       a segment by its headers; examination: every byte of it; repair: a person's verb
+lost_segments, strangers   files that are missing, and files that nobody knows
 standalone   a core's log without a driver, for programs that want only that
 """
 

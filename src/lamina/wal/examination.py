@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import google_crc32c
 import pyarrow as pa
 
 from lamina.disk.base import Disk
-from lamina.errors import LaminaError, Unsupported, WalDamaged
+from lamina.errors import LaminaError, NotFound, Unsupported, WalDamaged
 from lamina.format.commit import (
     CommitRecord,
     decode_adopt,
@@ -69,6 +70,22 @@ class Examined:
     @property
     def ok(self) -> bool:
         return not any(each.severity is Severity.ERROR for each in self.troubles)
+
+
+def examine_all(
+    disk: Disk, paths: Iterable[str], home: bytes | None, report: Callable[[str, int], None]
+) -> Iterator[Examined]:
+    """Read segments to their ends; those that a running pipeline drops meanwhile are left out.
+
+    *report* is told a segment and how many of its bytes are done.
+    """
+    for path in paths:
+        try:
+            found = examine(disk, path, home, partial(report, path))
+        except NotFound:
+            continue
+        report(path, found.size)
+        yield found
 
 
 def examine(disk: Disk, path: str, home: bytes | None, report: Callable[[int], None]) -> Examined:

@@ -8,7 +8,6 @@ from lamina.cli.support.words import counted, size
 from lamina.cli.wal.verify import print_advice, trouble_shape, verdict
 from lamina.disk.base import Disk
 from lamina.inspect.verification import HomeReport
-from lamina.wal.examination import Trouble
 
 COLUMNS = ("SEVERITY", "CODE", "FILE", ">BYTE", "MESSAGE")
 
@@ -42,8 +41,3 @@ def print_home(screen: Screen, found: HomeReport) -> None:
         f"{counted(found.staged_files, 'staged file')}, {counted(found.run_files, 'run file')}, "
         f"{size(found.bytes_read)} read{lands}"
     )
-
-
-def _row(trouble: Trouble) -> tuple[str, ...]:
-    place = (trouble.path, str(trouble.offset))
-    return (str(trouble.severity), trouble.code or "-", *place, trouble.message)

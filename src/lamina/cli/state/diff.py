@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from lamina.cli.state.rows import TABLE_ROWS, first_rows, limited, print_json, print_table
+from lamina.cli.state.rows import TABLE_ROWS, first_rows, print_json, print_table
 from lamina.cli.state.target import StateTarget, opened, state_target, view_shape, view_text
 from lamina.cli.support import shapes
 from lamina.cli.support.exits import Exit
@@ -15,6 +15,7 @@ from lamina.cli.support.rows import row_shapes
 from lamina.cli.support.screen import Screen, json_option
 from lamina.inspect import Counts, OperatorDiff, View, diff
 from lamina.inspect.diff import ADDED, REMOVED
+from lamina.inspect.export import limited
 
 COLUMNS = ("OPERATOR", ">ADDED", ">REMOVED", ">CHANGED", ">SAME")
 Compared = list[tuple[OperatorDiff, Counts]]

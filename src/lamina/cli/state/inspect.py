@@ -13,11 +13,9 @@ from lamina.cli.state.rows import (
     TABLE_ROWS,
     first_rows,
     json_rows,
-    limited,
     print_csv,
     print_json,
     print_table,
-    write_parquet,
 )
 from lamina.cli.state.target import (
     REFERENCE,
@@ -34,6 +32,7 @@ from lamina.cli.support import shapes
 from lamina.cli.support.screen import Screen, json_option
 from lamina.cli.support.words import counted, size
 from lamina.inspect import OperatorInfo, View, parse_key
+from lamina.inspect.export import limited, write_parquet
 from lamina.inspect.where import Where
 
 COLUMNS = ("OPERATOR", ">P", "KEY", "VALUE", ">ROWS STORED", ">KEYS", ">RUNS", ">SIZE")

@@ -1,41 +1,26 @@
-"""Rows of state as a person, a script or a spreadsheet wants them: table, JSON, CSV, Parquet."""
+"""Rows of state as a person, a script or a spreadsheet wants them: table, JSON, CSV."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from io import BytesIO
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import click
 import pyarrow as pa
-from pyarrow import csv, parquet, types
+from pyarrow import csv, types
 
 from lamina.cli.support import shapes
 from lamina.cli.support.rows import row_shapes
 from lamina.cli.support.screen import Screen
 from lamina.cli.support.session import Answered
-from lamina.clock import SystemClock, new_writer_id
-from lamina.errors import AlreadyExists, LaminaError, UsageError
-from lamina.os_errors import typed_errors
+from lamina.errors import LaminaError
 
 TABLE_ROWS = 20
 CELL_MAX = 200
 Batches = Iterable[pa.RecordBatch]
-
-
-def limited(batches: Batches, limit: int | None) -> Iterator[pa.RecordBatch]:
-    """The first *limit* rows; None is all of them."""
-    left = limit
-    for batch in batches:
-        if left is not None and batch.num_rows >= left:
-            yield batch.slice(0, left)
-            return
-        left = None if left is None else left - batch.num_rows
-        yield batch
 
 
 def first_rows(batches: Batches, limit: int) -> tuple[list[tuple[str, ...]], int]:
@@ -90,27 +75,6 @@ def print_csv(schema: pa.Schema, batches: Batches) -> None:
         out = BytesIO()
         csv.write_csv(pa.RecordBatch.from_arrays(columns, schema.names), out, options)
         click.echo(out.getvalue(), nl=False)
-
-
-def write_parquet(path: Path, schema: pa.Schema, batches: Batches) -> int:
-    """A file that is there whole or not at all; never in the place of another one. Its rows."""
-    aside = path.with_name(f"{path.name}.{new_writer_id(SystemClock())}.tmp")
-    rows = 0
-    with typed_errors(path):
-        if path.exists():
-            raise AlreadyExists("this file exists", where=str(path), advice="Choose another name")
-        try:
-            with parquet.ParquetWriter(aside, schema) as writer:
-                for batch in batches:
-                    writer.write_batch(batch)
-                    rows += batch.num_rows
-            aside.rename(path)
-        except pa.ArrowException as error:
-            raise UsageError(f"Parquet cannot hold this state: {error}") from error
-        finally:
-            with suppress(FileNotFoundError):
-                aside.unlink()
-    return rows
 
 
 def _texts(batch: pa.RecordBatch) -> Iterator[tuple[str, ...]]:

@@ -1,12 +1,6 @@
-"""`lamina wal list`: which segments there are, and how each ends.
-
-Headers are walked, as a recovery does; payloads are read only where nobody has proven them synced.
-`lamina wal verify` reads every byte.
-"""
+"""`lamina wal list`: which segments there are, and how each ends."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import click
 
@@ -16,13 +10,12 @@ from lamina.cli.support.homes import HomeTarget, home_option, place
 from lamina.cli.support.screen import Screen, json_option
 from lamina.cli.support.shapes import Shape
 from lamina.cli.support.words import counted, size
-from lamina.disk.base import Disk
-from lamina.errors import LaminaError, NotFound, Unsupported, WalDamaged
+from lamina.errors import LaminaError, NotFound, Unsupported
 from lamina.format.home_names import CoreSegment, parse_segment
-from lamina.format.wal import Kind, SegmentHeader
 from lamina.wal.home import Home
-from lamina.wal.reader import Clean, Damaged, Record, SegmentReader, Torn
-from lamina.wal.scan import all_segments, read_tail
+from lamina.wal.reader import Clean, Torn
+from lamina.wal.scan import all_segments
+from lamina.wal.survey import Survey, survey
 
 COLUMNS = (
     "SEGMENT",
@@ -35,20 +28,6 @@ COLUMNS = (
     ">SIZE",
     "END",
 )
-_OF_NO_EPOCH = (Kind.TAKEOVER, Kind.ADOPT)  # what a process says when it starts
-
-
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """One segment by its headers: what stands before its end, or before its first damage."""
-
-    path: str
-    header: SegmentHeader | None
-    size: int
-    records: int
-    entries: int
-    epochs: tuple[int, int] | None
-    end: Clean | Torn | LaminaError
 
 
 @click.command("list")
@@ -62,7 +41,7 @@ def wal_list_command(home_target: HomeTarget, screen: Screen) -> None:
     """
     home = home_target.to_read()
     with screen.progress("reading") as report:
-        found = survey_all(home, report)
+        found = _survey_all(home, report)
     if screen.as_json:
         screen.json(place(home) | {"segments": [shape(each) for each in found]})
     elif found:
@@ -73,7 +52,7 @@ def wal_list_command(home_target: HomeTarget, screen: Screen) -> None:
         click.get_current_context().exit(Exit.CORRUPT)
 
 
-def survey_all(home: Home, report: Report) -> list[Survey]:
+def _survey_all(home: Home, report: Report) -> list[Survey]:
     paths = list(all_segments(home.disk))
     found = []
     for number, path in enumerate(paths, 1):
@@ -83,35 +62,6 @@ def survey_all(home: Home, report: Report) -> list[Survey]:
             continue  # a running pipeline has dropped it meanwhile
         report(Progress(number, len(paths), "objects", path))
     return found
-
-
-def survey(disk: Disk, path: str, home: bytes) -> Survey:
-    """Walk one segment; what is wrong with it is its end, not an error."""
-    header: SegmentHeader | None = None
-    seen: list[Record] = []
-    end: Clean | Torn | LaminaError
-    try:
-        reader = SegmentReader(disk, path)
-        header = reader.header
-        for record in reader.records(payloads=False):
-            seen.append(record)  # noqa: PERF402  what stands before damage is kept
-        found = read_tail(disk, path, home).end
-        assert not isinstance(found, Damaged), "it is raised where it is judged"
-        end = found
-    except (WalDamaged, Unsupported) as error:
-        end = error
-    stop = end.end if isinstance(end, Clean | Torn) else disk.size(path)
-    whole = [record for record in seen if record.end <= stop]
-    epochs = [record.epoch for record in whole if record.kind not in _OF_NO_EPOCH]
-    return Survey(
-        path=path,
-        header=header,
-        size=disk.size(path),
-        records=len(whole),
-        entries=sum(record.header.count for record in whole),
-        epochs=(min(epochs), max(epochs)) if epochs else None,
-        end=end,
-    )
 
 
 def shape(found: Survey) -> Shape:

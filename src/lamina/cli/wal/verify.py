@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
-
 import click
 
 from lamina.checkpoint.progress import Progress, Report
@@ -17,28 +14,13 @@ from lamina.cli.wal.list import end_shape
 from lamina.disk.base import Disk
 from lamina.errors import NotFound, WalDamaged
 from lamina.format.findings import Severity
-from lamina.format.home_names import (
-    DRIVER,
-    HOME_LOCK,
-    IDENTITY,
-    REQUESTS,
-    SINKS,
-    STAGED,
-    STATE,
-    STATUS,
-    core_folder,
-    parse_cut,
-    parse_segment,
-)
-from lamina.wal.examination import Examined, Trouble, examine, missing_ranges
+from lamina.format.home_names import IDENTITY
+from lamina.wal.examination import Examined, Trouble, examine_all, missing_ranges
 from lamina.wal.lost_segments import lost_segments
-from lamina.wal.scan import all_segments, cores_of
+from lamina.wal.scan import all_segments
+from lamina.wal.strangers import strangers
 
 COLUMNS = ("SEVERITY", "CODE", "FILE", ">BYTE", "MESSAGE", "EXPECTED", "ACTUAL")
-
-# What a kill may leave of a file that was being made, and of a question to executors.
-_ASIDE = re.compile(r"home\.json\.[0-9a-f]{32}|\.status\.json\.[0-9a-f]+|preflight-[^/]+")
-_PIPELINES = {STAGED, STATE, STATUS, REQUESTS, SINKS}  # beside the log: docs/FORMAT.md
 
 
 @click.command("verify")
@@ -57,11 +39,11 @@ def wal_verify_command(home_target: HomeTarget, segments: tuple[str, ...], scree
     troubles, identity = _identity(home_target)
     chosen = [find_segment(disk, each) for each in segments] or list(all_segments(disk))
     with screen.progress("verifying") as report:
-        examined = examine_all(disk, list(dict.fromkeys(chosen)), identity, report)
+        examined = _examine_all(disk, list(dict.fromkeys(chosen)), identity, report)
     troubles += [trouble for each in examined.values() for trouble in each.troubles]
     if not segments:
         lost = lost_segments(disk, identity) if identity else ()
-        troubles += [*missing_ranges(examined), *lost, *_strangers(disk)]
+        troubles += [*missing_ranges(examined), *lost, *strangers(disk)]
     if screen.as_json:
         where = {"folder": disk.root, "home": identity.hex() if identity else None}
         screen.json(where | _shape(list(examined.values()), troubles))
@@ -80,18 +62,18 @@ def _identity(home_target: HomeTarget) -> tuple[list[Trouble], bytes | None]:
         return [trouble], None
 
 
-def examine_all(
+def _examine_all(
     disk: Disk, paths: list[str], home: bytes | None, report: Report
 ) -> dict[str, Examined]:
     total, done = sum(_size(disk, path) for path in paths), 0
     examined: dict[str, Examined] = {}
-    for path in paths:
-        try:
-            examined[path] = examine(disk, path, home, _after(report, done, total, path))
-        except NotFound:
-            continue  # a running pipeline has dropped it meanwhile
-        done += examined[path].size
-        report(Progress(done, total, "bytes", path))
+
+    def note(path: str, at: int) -> None:
+        report(Progress(done + at, total, "bytes", path))
+
+    for each in examine_all(disk, paths, home, note):
+        examined[each.path] = each
+        done += each.size
     return examined
 
 
@@ -100,29 +82,6 @@ def _size(disk: Disk, path: str) -> int:
         return disk.size(path)
     except NotFound:
         return 0
-
-
-def _strangers(disk: Disk) -> Iterator[Trouble]:
-    """Files whose names are not Lamina's: nobody reads them, so they may be a segment misnamed."""
-    folders = {core_folder(core) for core in cores_of(disk)}
-    known = {IDENTITY, HOME_LOCK, DRIVER, *folders, *_PIPELINES}
-    names = [name for name in disk.list("") if not _ASIDE.fullmatch(name)]
-    yield from (_stranger(name) for name in names if name not in known)
-    for folder in (DRIVER, *(core_folder(core) for core in cores_of(disk))):
-        for name in disk.list(folder):
-            path = f"{folder}/{name}"
-            is_lock = name == HOME_LOCK and folder != DRIVER
-            if not (is_lock or parse_segment(path) or parse_cut(path)):
-                yield _stranger(path)
-
-
-def _stranger(path: str) -> Trouble:
-    message = "this is not a name of Lamina's: it is never read"
-    return Trouble(Severity.WARNING, "", path, 0, message)
-
-
-def _after(report: Report, done: int, total: int, path: str) -> Callable[[int], None]:
-    return lambda at: report(Progress(done + at, total, "bytes", path))
 
 
 def _shape(examined: list[Examined], troubles: list[Trouble]) -> Shape:
