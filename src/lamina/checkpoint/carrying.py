@@ -37,7 +37,7 @@ class Carried:
 
 
 def carry(checkpointer: Checkpointer, begin: Begin, base: CheckpointManifest | None) -> Carried:
-    """Of *base*: its own files if the new checkpoint stands on it, else copies of them."""
+    """Of *base*: its own files if the new checkpoint builds on it, else copies of them."""
     if base is None:
         return Carried()
     opaque = {name: runs for name, runs in base.operators.items() if runs.keyed is None}

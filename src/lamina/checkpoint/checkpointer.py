@@ -41,7 +41,7 @@ MAX_CONCURRENT_UPLOADS = 8
 
 @dataclass(frozen=True, slots=True)
 class PartitionData:
-    """One run to be saved: a snapshot is a bottom run, a delta stands above one."""
+    """One run to be saved: a snapshot is a bottom run, a delta is above one."""
 
     operator: str
     partition: int
@@ -76,9 +76,9 @@ class Checkpointer:
     # writing
 
     def begin(self, parent: CheckpointId | None = None, *, full: bool = False) -> Begin:
-        """Start a checkpoint on top of *parent*: by default of what the log stands on.
+        """Start a checkpoint on top of *parent*: by default of what the log builds on.
 
-        A *full* one stands on nothing: it saves every run itself.
+        A *full* one builds on nothing: it saves every run itself.
         """
         if not self.log.generation:
             raise UsageError(
@@ -124,7 +124,7 @@ class Checkpointer:
         last_epoch: int,
         rows: int,
     ) -> RunEntry:
-        """Save a run that stands above others."""
+        """Save a run that is above others."""
         part = PartitionData(operator, partition, "delta", first_epoch, last_epoch, rows, data)
         return self._save_run(id, part)
 

@@ -125,7 +125,7 @@ class CommitLog:
         return self._append(lambda history: None if _has(history, body) else body)
 
     def rewind(self, to: CheckpointId, *, epoch: int) -> History:
-        """Let the pipeline go on from the checkpoint *to*; *epoch* is the number of the rewind."""
+        """Continue from the checkpoint *to*; *epoch* is the number of the rewind."""
 
         def decide(history: History) -> Body:
             target = history.find(to)
@@ -134,7 +134,7 @@ class CommitLog:
         return self._append(decide)
 
     def pin(self, name: str, id: CheckpointId) -> History:
-        """Keep a checkpoint until `unpin`; the same pin twice is no error."""
+        """Keep a checkpoint until `unpin`; the same pin twice is not an error."""
         return self._append(lambda h: None if h.pins.get(name) == id else Pin(name, id))
 
     def unpin(self, name: str) -> History:

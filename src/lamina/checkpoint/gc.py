@@ -78,7 +78,7 @@ def run_gc(checkpointer: Checkpointer, *, retain: int, report: Report = silent) 
 def delete_checkpoint(checkpointer: Checkpointer, id: CheckpointId) -> FolderPlan:
     """Forget one checkpoint and delete its files, except those that others use.
 
-    StillNeeded if it is pinned, the newest, or what the pipeline stands on. Afterwards its folder
+    StillNeeded if it is pinned, the newest, or what the pipeline builds on. Afterwards its folder
     is looked at again: what is left is what `shared` names, or the call fails.
     """
     checkpointer.find(id)

@@ -70,7 +70,7 @@ class LaminarCheckpoint:
 
 
 def read_checkpoint(store: Store, key: str = MANIFEST) -> LaminarCheckpoint:
-    """The checkpoint whose manifest lies under *key*; raises why it cannot be imported."""
+    """The checkpoint whose manifest is under *key*; raises why it cannot be imported."""
     where = f"{store.url}/{key}"
     manifest = manifests.decode(store.get(key), where)
     if manifest.origin is None:
@@ -91,7 +91,7 @@ def import_checkpoint(
 ) -> CopyReport:
     """Make it exist at the target, and verify it there.
 
-    Killed on the way, the target has no checkpoint; the same call again goes on, and a call after
+    Killed on the way, the target has no checkpoint; the same call continues, and a call after
     that finds it.
     """
     id = source.manifest.checkpoint_id

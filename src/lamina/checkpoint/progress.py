@@ -19,4 +19,4 @@ Report: TypeAlias = Callable[[Progress], None]
 
 
 def silent(_: Progress) -> None:
-    """Tell nobody."""
+    """Report to nobody."""

@@ -21,7 +21,7 @@ class Savepoint:
 def create_savepoint(
     checkpointer: Checkpointer, name: str, id: CheckpointId | None = None
 ) -> Savepoint:
-    """Name a checkpoint, by default the newest; the same name and checkpoint twice is no error."""
+    """Name a checkpoint, by default the newest; the same call twice is not an error."""
     _check_name(name)
     if id is None:
         newest = checkpointer.history().newest

@@ -2,7 +2,7 @@
 
 If a log entry was put and no answer came, the next attempt looks first: what exists is used. If the
 log goes on from something else than this process thinks, or the parent's manifest is damaged, the
-next checkpoint is a full one: it stands on nothing.
+next checkpoint is a full one: it builds on nothing.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Saver:
     ) -> Saving:
         """Start one; what it gives may be an earlier one, which turns out to exist already.
 
-        *base* is the checkpoint that the state goes on from.
+        *base* is the checkpoint that the state continues from.
         """
         work = _Work(commit, operators, base, pipeline)
         return Saving(commit.epoch, lambda: self._save(work))
@@ -96,7 +96,7 @@ class Saver:
             return self._landed() or self._make(work, None)
 
     def _landed(self) -> Saved | None:
-        """The attempt that no answer came for, if the log goes on from it."""
+        """The attempt that no answer came for, if the log continues from it."""
         unclear = self._unclear
         history = self._checkpointer.history()
         if unclear is None or history.base != unclear.begin.id:
@@ -108,8 +108,8 @@ class Saver:
         return Saved(committed, unclear.manifest, unclear.state)
 
     def _usable(self, parent: CheckpointId | None) -> CheckpointId | None:
-        """The parent, or None for a full checkpoint: if the log goes on from another one, or if
-        the manifest is damaged. All of the state is here, so that is no reason to stop.
+        """The parent, or None for a full checkpoint: if the log continues from another one, or if
+        the manifest is damaged. All of the state is here, so there is no reason to stop.
         """
         if parent is None or not self._goes_on_from(parent):
             return None

@@ -1,6 +1,6 @@
 """Checkpoints of keyed state: only runs that the store does not have are uploaded.
 
-save       the lists of one epoch -> entries of a manifest; what lies in the WAL becomes a run file
+save       the lists of one epoch -> entries of a manifest; what is in the WAL becomes a run file
 use_saved  lists that have gone on meanwhile take over the files and entries that were made
 restore    entries -> lists, for any P
 """
@@ -203,7 +203,7 @@ def _stays(run: Run, stored: Mapping[str, Entry]) -> bool:
 
 
 def _fits(leaf: Run, entry: Entry) -> bool:
-    """An inline run is in each list that has a part of it: a slice is better saved anew."""
+    """An inline run is in each list that has a part of it: a slice is better saved again."""
     return entry.path is not None or entry.ranks == ranks_of(leaf.within)
 
 

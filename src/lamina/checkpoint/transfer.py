@@ -40,7 +40,7 @@ def copy_checkpoint(
 ) -> CopyReport:
     """Copy what the checkpoint needs, make it exist at the target, verify it there.
 
-    Killed on the way, the target has no checkpoint; the same call again goes on.
+    Killed on the way, the target has no checkpoint; the same call continues.
     """
     if _same_place(source, target):
         raise UsageError("source and target are the same", where=target.store.url)
@@ -136,7 +136,7 @@ def claim(target: Checkpointer, id: CheckpointId, origin: str) -> Begin | None:
 
 
 def _mark_folders(target: Checkpointer, begin: Begin, manifest: CheckpointManifest) -> None:
-    """Runs of ancestors lie in folders of their own ids: in flight like the copy itself.
+    """Runs of ancestors are in folders of their own ids: in flight like the copy itself.
 
     What an earlier copy has left there is dead, and gc would take it for garbage.
     """

@@ -30,7 +30,7 @@ _PATTERN = re.compile(r"([\\{}\[\]*?])")
 def local(path: str | Path) -> str:
     """A path of the file system for Spark, whatever its default one is.
 
-    A name is a name: `[1]` and `*` in it are no patterns. (To switch patterns off altogether makes
+    A name is a name: `[1]` and `*` in it are not patterns. (To switch patterns off altogether makes
     Spark 4.3 read all files once for each that looks like one.)
     """
     return "file://" + _PATTERN.sub(r"\\\1", str(path))

@@ -49,7 +49,7 @@ class FileStatus:
 
 
 def look(folder: Path, path: str) -> FileStatus | None:
-    """A file as it is now, without its ends; None if it is gone, or is no file."""
+    """A file as it is now, without its ends; None if it is gone, or is not a file."""
     where = f"{folder}/{path}"
     try:
         found = os.stat(where)  # noqa: PTH116  to make a Path would cost more than the call

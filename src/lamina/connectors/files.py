@@ -37,7 +37,7 @@ FILES = "files"
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """The files of one epoch, and the folder they lie in."""
+    """The files of one epoch, and the folder they are in."""
 
     folder: Path
     files: tuple[FileStatus, ...] = ()

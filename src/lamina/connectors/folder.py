@@ -33,7 +33,7 @@ class _Listed:
 
 
 class SourceFolder:
-    """All that lies below *path*, followed through symbolic links."""
+    """Everything below *path*, followed through symbolic links."""
 
     def __init__(self, path: Path, clock: Clock | None = None) -> None:
         self.path = path

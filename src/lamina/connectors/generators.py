@@ -72,7 +72,7 @@ def numbers(spark: SparkSession, planned: SourceRange) -> DataFrame:
     """The numbers of a range of rows as `id`.
 
     Not by `spark.range`, whose bounds are part of the code that Spark generates: every epoch would
-    compile it anew, and run it before the JVM has had time to optimise it.
+    compile it again, and run it before the JVM has had time to optimise it.
     """
     first, end = int(planned.start[ROW]), int(planned.end[ROW])
     rows = end - first

@@ -153,7 +153,7 @@ class ParquetSink:
         return folder.name
 
     def _copy(self, publication: Publication, file: Staged, part: Path) -> None:
-        """A hard link if that can be, else a copy; proven where it lies."""
+        """A hard link if that can be, else a copy; proven where it is."""
         source, where = publication.staged.local_path(file), publication.staged.where(file)
         try:
             if source is None or not self._linked(source, part):

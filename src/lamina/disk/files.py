@@ -25,7 +25,7 @@ class Files(Protocol):
         ...
 
     def names(self, folder: Path) -> list[str]:
-        """What lies in a folder; nothing if it is missing."""
+        """What is in a folder; nothing if it is missing."""
         ...
 
     def exists(self, path: Path) -> bool: ...
@@ -123,7 +123,7 @@ def replace(files: Files, path: Path, data: BufferedIOBase) -> None:
 
 
 def create_once(files: Files, path: Path, data: BufferedIOBase) -> bool:
-    """The same, but never over another one; False if somebody was first.
+    """The same, but never over another one; False if another process was first.
 
     Also if the file that was to become it is gone: a newer process has swept what was left.
     """

@@ -34,7 +34,7 @@ def load_states(
 
 
 def ranges_of(commits: Iterable[CommitRecord]) -> list[EpochRange]:
-    """Where the runs of commits lie in the WAL, oldest first."""
+    """Where the runs of commits are in the WAL, oldest first."""
     return [
         EpochRange(place, commit.epoch, commit.partitions)
         for commit in commits

@@ -39,10 +39,10 @@ def open_store(
     """Open keyed state for reading and writing, at its last acknowledged commit.
 
     A folder holds both the log (`home/`) and the checkpoints (`checkpoints/`). With a URL of an
-    object store, *home* is a local folder for the log. *partitions* is kept from the last time
-    unless it is given. *lose_after*, *take_over_home* and *start_fresh* are what only a person may
-    decide. WAL is kept back to the oldest of *retain* checkpoints. With *compression* ("zstd" or
-    "lz4") files of checkpoints are smaller, and are unpacked when the state is opened from them.
+    object store, *home* is a local folder for the log. *partitions* is that of the last time unless
+    it is given. *lose_after*, *take_over_home* and *start_fresh* accept a loss, so a person decides
+    about them each time. The log is kept back to the oldest of *retain* checkpoints. With
+    *compression* ("zstd" or "lz4") files of checkpoints are smaller, and slower to open.
     """
     if partitions is not None:
         check_partitions(partitions)
@@ -78,7 +78,7 @@ def open_home(
     retain: int,
     compression: str | None = None,
 ) -> EmbeddedStore:
-    """The same with a log on any disk; run files lie in a folder of their own below *local*.
+    """The same with a log on any disk; run files are in a folder of their own below *local*.
 
     That folder is made after the home is claimed: the home makes its own path durable, if it does
     not find it there already.

@@ -65,7 +65,7 @@ class Saves:
         return made
 
     def take_if_done(self) -> None:
-        """One that has failed is no reason not to commit: whoever asks for one hears of it."""
+        """One that has failed is not a reason not to commit: whoever asks for one hears of it."""
         if self._saving is not None and self._saving.has_succeeded:
             self._take()
 

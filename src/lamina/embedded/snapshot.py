@@ -107,7 +107,7 @@ def open_snapshot(
 def load_snapshot(
     checkpointer: Checkpointer, at: CheckpointId | str | int | None, *, table: str | None = None
 ) -> Snapshot:
-    """A checkpoint's state through a checkpointer that is there already."""
+    """A checkpoint's state, through an existing checkpointer."""
     if at is None:
         at = checkpointer.read_latest()
         if at is None:

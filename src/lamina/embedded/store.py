@@ -41,7 +41,7 @@ from lamina.state.schema import StateSchema
 
 
 class EmbeddedStore:
-    """Made by `lamina.open`. One process has it at a time; not shared between threads."""
+    """Made by `lamina.open`. One process owns it at a time; do not share it between threads."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class EmbeddedStore:
 
     @property
     def offsets(self) -> Mapping[str, ConnectorCheckpoint]:
-        """Where the sources stood at the last commit: go on reading there."""
+        """Where the sources stood at the last commit: continue reading there."""
         return self._at.source_offsets
 
     @property
@@ -107,7 +107,7 @@ class EmbeddedStore:
         self._collect(key, None)
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key, also one that is not committed yet; None if there is none."""
+        """The value of a key, committed or not; None if there is none."""
         self._check_open()
         check_bytes(key)
         return self._puts[key] if key in self._puts else value_of(self._bytes(), key)
@@ -128,10 +128,11 @@ class EmbeddedStore:
         merges: Sequence[Merge] | None = None,
         time: str | None = None,
     ) -> Table:
-        """A keyed table; without columns, one that is there with the columns it has.
+        """A keyed table: a new one with these columns; without columns, an existing one.
 
-        Key columns and merges never change; without *merges* they are those it has, or none: then a
-        new value takes the place of the old one. Value columns may become wider, and more (R9).
+        Key columns and merges never change. An existing table keeps its merges if *merges* is left
+        out; a new table without them replaces old values. Value columns may get a wider type, and
+        new ones may be added (R9).
         """
         self._check_open()
         known = self._tables.get(name)
@@ -165,7 +166,8 @@ class EmbeddedStore:
     ) -> int:
         """Make everything written so far, with these offsets, one durable epoch; its number.
 
-        What is not named keeps its offset. When this returns, the epoch survives a power cut.
+        A source that is not named keeps its offset. When this returns, the epoch survives a power
+        cut.
         """
         self._check_writable()
         self._saves.take_if_done()
@@ -196,7 +198,7 @@ class EmbeddedStore:
         return epoch
 
     def rollback(self) -> None:
-        """Forget what was written since the last commit."""
+        """Discard what was written since the last commit."""
         self._check_open()
         self._puts.clear()
         for table in self._tables.values():
@@ -207,8 +209,8 @@ class EmbeddedStore:
     def checkpoint(self, *, wait: bool = True) -> Committed | None:
         """Save what is committed to the store; only runs that it does not have are uploaded.
 
-        Without *wait* it is made beside further epochs, and None is returned; a failure is raised
-        by the next call that has to do with checkpoints.
+        Without *wait* it is made in the background and None is returned; a failure is raised by
+        the next call about checkpoints.
         """
         self._check_writable()
         self.wait_for_checkpoint()
@@ -231,10 +233,10 @@ class EmbeddedStore:
         return create_savepoint(self._checkpointer, name, made.id)
 
     def rewind(self, to: CheckpointId | str | int) -> int:
-        """Go on from a checkpoint, a savepoint's name or the epoch of one; the new epoch.
+        """Continue from a checkpoint, named by id, savepoint or epoch; returns the new epoch.
 
-        It is a new epoch that continues the old one: nothing is erased, and the way back is a
-        rewind, too.
+        Nothing is erased: it is a new epoch that continues the old one, and can be undone by
+        another rewind.
         """
         self._check_writable()
         if self._puts or any(table.changed for table in self._tables.values()):
@@ -263,8 +265,8 @@ class EmbeddedStore:
     def close(self) -> None:
         """Wait for a checkpoint that is being made, and release the home.
 
-        What is not committed is gone. Closing twice is no error. A forked child that closes its
-        copy leaves the home to its parent.
+        What is not committed is lost. Closing twice is not an error. A forked child that closes
+        its copy leaves the home to its parent.
         """
         if self._closed:
             return

@@ -1,6 +1,6 @@
 """One keyed table of an embedded store: Arrow batches in, Arrow batches out.
 
-What is written is seen at once by this process, and counts with the store's next commit.
+This process sees what it writes at once; it becomes durable with the store's next commit.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PIECE_BYTES_MAX = 256 * 1024 * 1024
 
 
 class Table:
-    """Made by `EmbeddedStore.table`. Not shared between threads."""
+    """Made by `EmbeddedStore.table`. Do not share it between threads."""
 
     def __init__(
         self, name: str, state: OperatorState, rebuild: Callable[[str], OperatorState]
@@ -67,11 +67,11 @@ class Table:
     def write(
         self, data: Data, *, deletes: Mask | None = None, old_values: bool = False
     ) -> tuple[Applied, ...]:
-        """New values of keys, each key once; merged with the old ones if the table has merges.
+        """Set values of keys, each key once; merged with the old values if the table has merges.
 
-        The rows are copied: the memory that *data* lies in may be used again at once.
-        Rows of *deletes* take their key away. With *old_values* the result has the values before
-        and after, row by row, for every partition that was touched.
+        The rows are copied, so the caller may reuse the memory of *data*. Keys in *deletes* are
+        deleted. With *old_values* the result has the values before and after, row by row, for
+        every partition that was touched.
         """
         changed = changes(self.schema, one_batch(data), deletes=deletes, copy=True)
         applied = self._guarded(lambda: self._current.apply(changed, old_values=old_values))
@@ -80,12 +80,12 @@ class Table:
         return tuple(applied.values())
 
     def delete(self, keys: Data) -> None:
-        """Take keys away; one that is not there is no error."""
+        """Delete keys; a key that does not exist is not an error."""
         batch = one_batch(keys)
         self.write(batch, deletes=np.ones(batch.num_rows, np.bool_))
 
     def expire(self, before: int) -> Iterator[pa.RecordBatch]:
-        """Take everything from before a time away; the rows that go. In the column's own unit.
+        """Delete every row from before a time, in the column's unit; returns the deleted rows.
 
         They are read as they are asked for, from what was there before.
         """
@@ -101,7 +101,7 @@ class Table:
     # reading
 
     def get(self, keys: Data) -> Looked:
-        """The values of keys, row by row; `found` says which are there."""
+        """The values of keys, row by row; `found` says which exist."""
         batch = one_batch(keys)
         return self._guarded(lambda: look_up(self._current.partitions, batch))
 
@@ -124,7 +124,7 @@ class Table:
         return pa.Table.from_batches(self._guarded(self._all_rows), self.schema.row)
 
     def statistics(self, *, count: bool = False) -> Statistics:
-        """Over all partitions; with *count* also how many keys there are."""
+        """Sizes over all partitions; with *count* also the number of keys."""
         each = self._guarded(lambda: [p.statistics(count=count) for p in self._current.partitions])
         return Statistics(
             rows=sum(s.rows for s in each),
@@ -164,7 +164,7 @@ class Table:
         self._committed = self._current = state
 
     def forget(self) -> None:
-        """What was not committed never was."""
+        """Discard what was not committed."""
         self._pending = {}
         self._current = self._committed
 

@@ -145,7 +145,7 @@ def _ranges(commit: CommitRecord) -> list[EpochRange]:
 
 
 def _with_files(found: FoundState, folder: RunFolder) -> FoundState:
-    """Runs that lie inline in the manifest as files: tasks open files."""
+    """Runs that are inline in the manifest as files: tasks open files."""
     placed, stored = [], dict(found.stored)
     for each in found.placed:
         entry = stored.get(each.run.name)

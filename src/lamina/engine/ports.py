@@ -158,7 +158,7 @@ class Sink(Protocol):
         ...
 
     def publish(self, publication: Publication) -> None:
-        """Make it visible, and the position with it; the same one twice is no error.
+        """Make it visible, and the position with it; the same one twice is not an error.
 
         Refused, Fenced or Diverged before any effect: `protocol.sinks.judge_publish`.
         """

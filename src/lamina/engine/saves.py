@@ -155,7 +155,7 @@ class Saves:
     def abandon(self) -> None:
         """Wait for the one that is being made, and leave it to the next process.
 
-        What is being deleted may be broken off anywhere: the next process goes on with it.
+        What is being deleted may stop anywhere: the next process continues it.
         """
         if self._saving is not None:
             self._saving.join()

@@ -136,7 +136,7 @@ class States:
         return {number: each.run for number, each in applied.items()}
 
     def keep_aside(self, name: str, found: FoundState) -> None:
-        """State of a stream that is not in the pipeline any more: checkpoints go on having it."""
+        """State of a stream that is not in the pipeline any more: checkpoints keep it."""
         schema = found.schema(name)
         if schema is not None:
             self._operators[name] = OperatorState.open(
@@ -169,7 +169,7 @@ class States:
                 yield number, partition.apply(gone, old_values=False).run
 
     def note_ranges(self, ranges: Iterable[WalRange]) -> None:
-        """Where runs lie that recovery has found in the WAL."""
+        """Where the runs are that recovery has found in the WAL."""
         for place in ranges:
             self._ranges[f"{place.segment}:{place.offset}"] = place
 

@@ -38,7 +38,7 @@ OPERATOR = "state"
 
 @dataclass(frozen=True, slots=True)
 class WalRange:
-    """Where a record lies that this epoch consists of, with its checksum."""
+    """Where one record of an epoch is, with its checksum."""
 
     operator: str
     core: int

@@ -88,7 +88,7 @@ def segment_path(segment: DriverSegment | CoreSegment) -> str:
 
 
 def parse_segment(path: str) -> DriverSegment | CoreSegment | None:
-    """What a path stands for, or None if it is no segment."""
+    """What a path stands for, or None if it is not a segment."""
     if found := _DRIVER_SEGMENT.fullmatch(path):
         return DriverSegment(int(found[1]), int(found[2]))
     if found := _CORE_SEGMENT.fullmatch(path):
@@ -117,7 +117,7 @@ def preflight_path(nonce: str) -> str:
 
 
 def staged_folder(epoch: int) -> str:
-    """Where the output of an epoch lies until every sink has it."""
+    """Where the output of an epoch is until every sink has it."""
     return f"{STAGED}/{epoch:020d}"
 
 

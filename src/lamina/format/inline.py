@@ -13,7 +13,7 @@ from lamina.errors import Corrupt, DigestMismatch
 from lamina.format.canonical import sha256_hex
 
 INLINE_BYTES_MAX = 64 * 1024
-"""A run of this size or less lies in the manifest itself."""
+"""A run of this size or less is in the manifest itself."""
 
 
 def to_base64(data: bytes) -> str:

@@ -55,7 +55,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Rewind:
-    """Epoch *epoch* goes on from the checkpoint *to*, which holds epoch *to_epoch*."""
+    """Epoch *epoch* continues from the checkpoint *to*, which holds epoch *to_epoch*."""
 
     epoch: int
     to: CheckpointId

@@ -58,14 +58,14 @@ class ManifestName:
 
 @dataclass(frozen=True, slots=True)
 class SidecarName:
-    """Where operator states too large for the manifest lie, one after the other."""
+    """Where operator states too large for the manifest are, one after the other."""
 
     id: CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
 class RunName:
-    """Where the state of one operator partition over a range of epochs lies."""
+    """Where the state of one operator partition over a range of epochs is."""
 
     id: CheckpointId
     operator: str
@@ -77,7 +77,7 @@ class RunName:
 
 @dataclass(frozen=True, slots=True)
 class OutputName:
-    """Where output that a sink has not yet published lies."""
+    """Where output that a sink has not yet published is."""
 
     id: CheckpointId
     sink: str
@@ -146,7 +146,7 @@ class CheckpointPaths:
         return key.removeprefix(self.base + "/") if key.startswith(self.base + "/") else None
 
     def parse(self, key: str) -> Name | None:
-        """What a key stands for, or None if it is none of ours."""
+        """What a key stands for, or None if it is not one of ours."""
         path = self.relative(key)
         return None if path is None else parse(path)
 
@@ -182,7 +182,7 @@ def _check_number(number: int) -> None:
 
 
 def parse(path: str) -> Name | None:
-    """What a path relative to the base stands for, or None if it is none of ours."""
+    """What a path relative to the base stands for, or None if it is not one of ours."""
     match path.split("/"):
         case ["_latest"]:
             return LatestName()
@@ -279,7 +279,7 @@ def normalise_base(base: str) -> str:
 
 
 def path_problem(path: str) -> str:
-    """Why *path* is no portable path inside a store; empty if it is one."""
+    """Why *path* is not a portable path inside a store; empty if it is one."""
     if path.startswith("/") or _URL.match(path):
         return "is absolute"
     for part in path.split("/"):

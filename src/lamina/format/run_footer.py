@@ -38,7 +38,7 @@ _BLOCK_FIELDS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Where a block lies, what proves it, and what is in it."""
+    """Where a block is, what proves it, and what is in it."""
 
     offset: int
     size: int
@@ -100,7 +100,7 @@ class Footer:
         }
 
     def encode(self) -> bytes:
-        """Footer and tail: what stands behind the end of the stream."""
+        """Footer and tail: what follows the end of the stream."""
         data = encode({**self._content(), "digest": self.digest})
         return data + _TAIL.pack(len(data), google_crc32c.value(data), b"\0" * 4, MAGIC)
 

@@ -28,7 +28,7 @@ _HEX = frozenset("0123456789abcdef")
 def validate(
     manifest: CheckpointManifest, *, expected_vnodes: int = VNODE_COUNT
 ) -> tuple[Finding, ...]:
-    """Everything there is to say about *manifest*, in the order of its parts."""
+    """All findings about *manifest*, in the order of its parts."""
     found = [item for check in _CHECKS for item in check(manifest)]
     found += _vnodes(manifest, expected_vnodes)
     rated = ((_severity(manifest, code), code, field, text) for code, field, text in found)

@@ -26,7 +26,7 @@ class Archive:
     def view(self, at: At = None) -> View:
         """The keyed state at a checkpoint (id, savepoint, epoch, `latest`) or, with a home, epoch.
 
-        A pipeline that runs meanwhile may drop what was just looked up: then it is looked again.
+        If a running pipeline drops what was just found, it is looked up again.
         """
         for _ in range(LOOKS_MAX):
             before = self.checkpointer.history()
@@ -39,7 +39,7 @@ class Archive:
         raise failure
 
     def close(self) -> None:
-        """Remove the files that were fetched; views are of no use afterwards."""
+        """Remove the files that were fetched; its views cannot be used any more."""
         self._files.close()
 
     def __enter__(self) -> Archive:

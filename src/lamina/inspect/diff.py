@@ -63,7 +63,7 @@ class _Window:
 
 
 class OperatorDiff:
-    """Made by `diff`. Memory is that of a window of each side, whatever the states' size."""
+    """Made by `diff`. Memory does not depend on the size of the states."""
 
     def __init__(
         self, operator: str, left: Lists | None, right: Lists | None, columns: StateSchema | None
@@ -182,7 +182,7 @@ class OperatorDiff:
 
 
 def diff(left: View, right: View, operator: str, *, report: Report = silent) -> OperatorDiff:
-    """Compare an operator's state in two views; one that does not have it counts as empty."""
+    """Compare an operator's state in two views; a view without the operator counts as empty."""
     views = [view for view in (left, right) if operator in view.operators]
     if not views:
         left.lists(operator)  # raises why not

@@ -309,7 +309,7 @@ def _landing(plan: Plan | None) -> int | None:
 
 
 def _trouble(error: LaminaError, path: str) -> Trouble:
-    """A rule that forbids a start is no damage: a warning."""
+    """A rule that forbids a start is not damage: a warning."""
     severity = Severity.WARNING if isinstance(error, Refused) else Severity.ERROR
     offset = place_of(error, 0)
     return Trouble(severity, error.code, path, offset, error.message, advice=error.advice)

@@ -69,7 +69,7 @@ class Lists:
 
 
 class View:
-    """Made by `open_view` or `Archive.view`. Reads what it is asked for, and nothing before."""
+    """Made by `open_view` or `Archive.view`. It reads files only when they are needed."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class View:
         return lists.columns
 
     def count(self, operator: str, where: Where = None, *, report: Report = silent) -> int:
-        """How many keys there are; for that everything is read."""
+        """The number of keys; this reads everything."""
         return sum(batch.num_rows for batch in self.scan(operator, where, report=report))
 
     def scan(
@@ -168,7 +168,7 @@ class View:
         return self._lists[operator]
 
     def close(self) -> None:
-        """Remove the files that were fetched, unless an archive goes on with them."""
+        """Remove the files that were fetched, unless an archive still uses them."""
         if self.owner is not None:
             self.owner.__exit__(None, None, None)
             self.owner = None

@@ -1,7 +1,7 @@
 """Windows over windows: whether every row of a closed window finds its next window still open.
 
 A row of a window comes out when the watermark has passed the end of that window. Its time in the
-next stream must not lie in a window that ends before: that one has closed, and the row would be
+next stream must not be in a window that ends before: that one has closed, and the row would be
 late, always. It cannot be, if the time is
 
 - the end of its window, or a microsecond less;

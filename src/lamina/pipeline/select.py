@@ -1,4 +1,4 @@
-"""One SELECT block, taken apart by the places of its words; no text is ever made anew.
+"""One SELECT block, taken apart by the places of its words; its text is never rewritten.
 
 SELECT items FROM table [WHERE condition] [GROUP BY keys] [HAVING condition]
 

@@ -86,7 +86,7 @@ def check_no_pipeline(home: Owner, store: PipelineRecord | None) -> None:
 
 
 def check_still_ours(now: PipelineRecord | None, pipeline: PipelineRecord | None) -> None:
-    """Asked again when TAKEOVER is written: somebody may have been quicker."""
+    """Asked again when TAKEOVER is written: another process may have been faster."""
     there = "" if now is None else now.owner.id
     if now is not None and there not in ("", "" if pipeline is None else pipeline.owner.id):
         raise Refused(
@@ -96,7 +96,7 @@ def check_still_ours(now: PipelineRecord | None, pipeline: PipelineRecord | None
 
 
 def changes(before: PipelineRecord, after: PipelineRecord) -> tuple[PartChange, ...]:
-    """What is not as it was, for people. A name in another case is the same name.
+    """What has changed, for people. A name in another case is the same name.
 
     An old release wrote down neither definitions nor streams: of those only names are compared.
     """

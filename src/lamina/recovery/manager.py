@@ -75,7 +75,7 @@ class RecoveryManager:
         clock: Clock | None = None,
         lock: Lock | None = None,
     ) -> None:
-        """*pipeline* is what it is today, without an id; None if it is no pipeline.
+        """*pipeline* is what it is today, without an id; None if it is not a pipeline.
 
         *lock* is the home's, of a caller who has it already and keeps it.
         """

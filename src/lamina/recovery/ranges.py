@@ -1,4 +1,4 @@
-"""Reads the records that COMMITs name: a segment is opened once for all that lie in a row."""
+"""Reads the records that COMMITs name: a segment is opened once for records in a row."""
 
 from __future__ import annotations
 

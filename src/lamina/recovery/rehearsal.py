@@ -115,7 +115,7 @@ class _Rehearsing:
     def _look(self) -> tuple[History, Scan]:
         """Look at store and home; again if a running pipeline has changed them in between.
 
-        Nobody is fenced: a checkpoint that is newer than the first look is no damage.
+        Nobody is fenced: a checkpoint that is newer than the first look is not damage.
         """
         for _ in range(LOOKS_MAX):
             before = self._now()

@@ -56,7 +56,7 @@ def scan_home(
     *,
     own_generation: int,
 ) -> Scan:
-    """Read the logs of a home, then the store's: a checkpoint made in between is no damage.
+    """Read the logs of a home, then the store's: a checkpoint made in between is not damage.
 
     *own_generation* is left out: it has just been claimed. In a home that does not own the
     pipeline, what its driver log holds has been given up (R2); only its numbers still count (R4).

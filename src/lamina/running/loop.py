@@ -75,7 +75,7 @@ class Running(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """When a run ends by itself."""
+    """When a run ends without being stopped."""
 
     once: bool = False  # after one epoch, or when there is nothing for one
     available_now: bool = False  # when everything there is has been read
@@ -91,7 +91,7 @@ class Until:
 
 @dataclass(slots=True)
 class Watcher:
-    """Who wants to know how it goes."""
+    """Functions that are called as a run progresses."""
 
     recovered: Callable[[RecoveryReport], None] = lambda _: None
     note: Callable[[str], None] = lambda _: None
@@ -179,7 +179,7 @@ class Loop:
                 return
 
     def _save_now(self) -> None:
-        """A checkpoint that a person asked for; if the store fails now, the pipeline goes on."""
+        """A checkpoint that a person asked for; if the store fails now, the pipeline continues."""
         try:
             self._engine.drain()
             made = self._engine.checkpoint()

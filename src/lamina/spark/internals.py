@@ -50,7 +50,7 @@ def launch_jvm(settings: Mapping[str, str]) -> None:
 
 
 def spark_home() -> Path:
-    """Where the Spark lies that would be started; `find_spark_home` is not documented."""
+    """Where the Spark is that would be started; `find_spark_home` is not documented."""
     return Path(_find_spark_home())
 
 

@@ -41,7 +41,7 @@ def run(
     stop: threading.Event | None = None,
     fail_point: FailPoint = lambda _: None,
 ) -> int:
-    """Run a pipeline on a session that is left as it was; the last epoch that is committed.
+    """Run a pipeline on a session that stays unchanged; the last epoch that is committed.
 
     SIGTERM, SIGINT and *stop* let the epoch end, then comes a checkpoint.
     """

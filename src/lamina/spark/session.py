@@ -64,7 +64,7 @@ def start_session(
     master: str = "local[*]",
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session, or the one that is there already, as under spark-submit.
+    """A new session, or the existing one, as under spark-submit.
 
     *scratch* takes what Spark writes; *settings* are the user's, and go before ours. UsageError if
     Java or Python will not do.
@@ -100,7 +100,7 @@ def start_session(
 
 
 def stop_session(session: SparkSession) -> None:
-    """Stop it; one whose JVM has gone is stopped already."""
+    """Stop it; one whose JVM is gone is stopped already."""
     classes = None
     with suppress(Py4JError, ConnectionError):
         classes = class_path(session)

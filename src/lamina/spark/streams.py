@@ -209,7 +209,7 @@ def _output(stream: SparkStream, read: Change) -> Output:
 
 
 def _meaning(source: DeclaredSource) -> Json:
-    """What of a source its readers' state depends on; where it lies may change."""
+    """What of a source its readers' state depends on; where it is may change."""
     columns: list[Json] = [[column.name.lower(), column.type.lower()] for column in source.columns]
     return [columns, None if source.watermark is None else source.watermark.column.lower()]
 

@@ -41,7 +41,7 @@ def stack(placed: Iterable[PlacedRun], within: SlotRange) -> tuple[Run, ...]:
 
 
 def restricted(run: Run, within: SlotRange) -> Run:
-    """The slice of a run that lies in a part of the key space; nothing is copied or touched."""
+    """The slice of a run that is in a part of the key space; nothing is copied or touched."""
     start = int(np.searchsorted(run.lasts, np.uint64(within.first), "left"))
     end = int(np.searchsorted(run.firsts, np.uint64(within.last), "right"))
     blocks = tuple(_cut(block, within) for block in run.blocks[start:end])

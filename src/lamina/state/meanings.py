@@ -120,7 +120,7 @@ def _parts(schema: StateSchema) -> dict[_Part, tuple[str, ...]]:
 
 
 def _check_keys(stored: StateSchema, today: StateSchema, what: str) -> None:
-    """Keys stay in their order, which their hash depends on; one of them may be written anew."""
+    """Keys stay in their order, which their hash depends on; one of them may be rewritten."""
     before, now = (_key_meanings(schema) for schema in (stored, today))
     differ = sum(mine != theirs for mine, theirs in zip(now, before, strict=False))
     if len(before) != len(now) or differ > 1:

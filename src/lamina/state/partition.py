@@ -6,7 +6,7 @@ scan     the newest row of every key
 expire   everything before a time is gone: one number in a run, not a delete per key
 compact  which runs are to become one
 
-Runs never change and the list is a value: what holds an older list goes on reading it.
+Runs never change and the list is a value: what holds an older list keeps reading it.
 """
 
 from __future__ import annotations

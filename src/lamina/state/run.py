@@ -97,7 +97,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """From *since* on, and before *before*; None is no limit."""
+    """From *since* on, and before *before*; None means no limit."""
 
     since: int | None = None
     before: int | None = None

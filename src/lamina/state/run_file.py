@@ -229,7 +229,7 @@ class _Counted:
 
 
 class _Blocks:
-    """What the footer will say, block by block; each stands above the one before."""
+    """What the footer will say, block by block; each is above the one before."""
 
     def __init__(self, schema: StateSchema) -> None:
         self._schema = schema

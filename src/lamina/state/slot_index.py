@@ -67,7 +67,7 @@ class _Table:
         self._steps = int(counts.max()).bit_length()
 
     def lower_bounds(self, slots: Slots, wanted: Slots) -> Rows:
-        """As np.searchsorted; all of *wanted* lie between the first slot and the last."""
+        """As np.searchsorted; all of *wanted* are between the first slot and the last."""
         at = self._starts.take(_parts(wanted, self._first, self._shift)).astype(np.int64)
         for step in reversed(range(self._steps)):
             size = 1 << step

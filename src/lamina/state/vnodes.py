@@ -90,7 +90,7 @@ class SlotRange:
         return SlotRange(max(self.first, other.first), min(self.last, other.last))
 
     def slice_of(self, slots: Slots) -> slice:
-        """Which rows of sorted *slots* lie in it."""
+        """Which rows of sorted *slots* are in it."""
         first = int(np.searchsorted(slots, np.uint64(self.first), "left"))
         return slice(first, int(np.searchsorted(slots, np.uint64(self.last), "right")))
 

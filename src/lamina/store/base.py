@@ -29,7 +29,7 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """What lies directly below a prefix: objects, and the names of folders."""
+    """What is directly below a prefix: objects, and the names of folders."""
 
     objects: tuple[ObjectInfo, ...]
     folders: tuple[str, ...]
@@ -79,7 +79,7 @@ class Store(Protocol):
         ...
 
     def list_folder(self, prefix: str = "") -> Folder:
-        """One level below *prefix*; the cost does not depend on what lies deeper."""
+        """One level below *prefix*; the cost does not depend on deeper levels."""
         ...
 
     def delete(self, key: str) -> None:

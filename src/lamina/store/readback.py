@@ -1,4 +1,4 @@
-"""Is what lies under a key exactly what we wanted to put there?
+"""Is what is under a key exactly what we wanted to put there?
 
 A create-only put can fail after its effect: the answer is lost, or a retry inside the client meets
 its own first attempt. Then the only honest question is which bytes are there now. Every backend

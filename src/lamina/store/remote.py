@@ -107,7 +107,7 @@ class RemoteStore:
         """One conditional put up to CREATE_BYTES_MAX; for more, a look and then the parts.
 
         The second is not atomic. It is enough, because nothing on which writers compete (log
-        entries, begin, manifest) may be larger, and a large artifact lies in a folder named by the
+        entries, begin, manifest) may be larger, and a large artifact is in a folder named by the
         id of its one writer: nobody else creates it.
         """
         check_key(key)

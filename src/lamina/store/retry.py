@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long to go on, and how long to wait in between."""
+    """How long to keep trying, and how long to wait in between."""
 
     budget_seconds: float = 60.0
     first_wait_ms: int = 100
@@ -69,7 +69,7 @@ class RetryingStore:
         return self._retried(lambda: self._inner.head(key))
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
-        """A listing that breaks goes on after the last key it gave."""
+        """A listing that breaks continues after the last key it gave."""
         attempts = self._attempts()
         while True:
             try:

@@ -60,7 +60,7 @@ def _sort_name(entry: os.DirEntry[str]) -> str:
 
 
 def _info(entry: os.DirEntry[str], key: str) -> ObjectInfo | None:
-    """None for what is no file, or was deleted meanwhile."""
+    """None for what is not a file, or was deleted meanwhile."""
     try:
         found = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
@@ -69,7 +69,7 @@ def _info(entry: os.DirEntry[str], key: str) -> ObjectInfo | None:
 
 
 def _holds_object(folder: Path) -> bool:
-    """Whether any file lies below, found at the first one; a crash or a race can leave none."""
+    """Whether any file is below, found at the first one; a crash or a race can leave none."""
     folders = []
     for entry in _entries(folder):
         if entry.is_file(follow_symlinks=False):

@@ -191,7 +191,7 @@ class FaultyStore:
             return None
 
     def _seen(self, call: _Call, prefix: str) -> Iterable[ObjectInfo]:
-        """What lies below *prefix* now, or some operations ago: the changes since are undone."""
+        """What is below *prefix* now, or some operations ago: the changes since are undone."""
         ago = call.operations_ago
         if not ago:
             return self._inner.list(prefix)

@@ -106,7 +106,7 @@ class SegmentChain:
         self._open.sync()
 
     def rotate(self, epoch: int, sequence: int) -> None:
-        """Go on in a new segment; the old one is durable before the new one exists."""
+        """Continue in a new segment; the old one is durable before the new one exists."""
         self._open.sync()
         self._open.close()
         self._segment = self._create(epoch, sequence)

@@ -49,7 +49,7 @@ class CoreLog:
         self._start(core_id, chain, epoch)
 
     def _start(self, core_id: int, chain: SegmentChain, epoch: int, *, sequence: int = 0) -> None:
-        """Go on behind everything that is there."""
+        """Continue after everything that is there."""
         self.core_id = core_id
         self._chain = chain
         self._whole = Whole()
@@ -86,7 +86,7 @@ class CoreLog:
             self._chain.sync()
 
     def rotate(self) -> str:
-        """Go on in a new segment; returns its path."""
+        """Continue in a new segment; returns its path."""
         with self._whole.step():
             self._chain.rotate(self._epoch, self._sequence)
         return self.segment

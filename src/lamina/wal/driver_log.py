@@ -134,9 +134,9 @@ class DriverLog:
             self._segment.sync()
 
     def rotate(self, adopt: AdoptRecord) -> None:
-        """Go on in a new part that begins with what still matters; older ones can be dropped.
+        """Continue in a new part that begins with what still matters; older ones can be dropped.
 
-        If the new part cannot be made, the old one goes on. What sinks count as is carried on.
+        If the new part cannot be made, the old one continues. What sinks count as is carried on.
         """
         if adopt.head != self._head:
             raise Refused(

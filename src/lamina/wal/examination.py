@@ -143,7 +143,7 @@ def place_of(error: LaminaError, otherwise: int) -> int:
 
 
 def batch_of(record: Record, where: str) -> pa.RecordBatch:
-    """The batch of a RUN, safe to look into; WalDamaged if its bytes are no batch."""
+    """The batch of a RUN, safe to look into; WalDamaged if its bytes are not a batch."""
     try:
         batch = record.batch()
         batch.validate(full=True)

@@ -136,7 +136,7 @@ class SegmentReader:
                 yield found
 
     def from_epoch(self, epoch: int, *, payloads: bool = True) -> Iterator[Record]:
-        """Every record from the first one of *epoch* or later on; what stands before is hopped.
+        """Every record from the first one of *epoch* or later on; those before it are skipped.
 
         Only what is proven synced is: the rest may be torn, and then nothing counts behind it.
         """

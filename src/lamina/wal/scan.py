@@ -21,7 +21,7 @@ from lamina.wal.reader import Clean, Damaged, Record, SegmentReader, Torn
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How one segment ends: what a writer needs to know to go on behind it."""
+    """How one segment ends: what a writer needs to know to continue after it."""
 
     path: str
     header: SegmentHeader | None
@@ -34,7 +34,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Tail(End):
-    """The end of one segment, and what stands before it."""
+    """The end of one segment, and what is before it."""
 
     epoch_min: int  # the lowest of its records, TAKEOVERs and the like aside; 0 without any
     commit: Record | None  # the newest COMMIT before the end, without its payload

@@ -2,7 +2,7 @@
 
 base      the protocols: Workspace for the driver, TaskSpace for tasks, Notes for small files
 local     a home on a file system that driver and executors share
-runs      runs that lie in the WAL; staging: output that waits for its COMMIT
+runs      runs that are in the WAL; staging: output that waits for its COMMIT
 """
 
 from typing import TYPE_CHECKING

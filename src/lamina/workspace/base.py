@@ -34,7 +34,7 @@ class TaskSpace(Protocol):
         ...
 
     def open_run(self, ref: RunRef) -> Run:
-        """A committed run, mapped where it lies and proven by its checksum."""
+        """A committed run, mapped where it is and proven by its checksum."""
         ...
 
     def put_run(self, attempt: Attempt, operator: str, run: pa.RecordBatch) -> WalRange:
@@ -79,7 +79,7 @@ class Notes(Protocol):
         ...
 
     def names(self, folder: str) -> list[str]:
-        """What lies in a folder of notes; nothing if there is none."""
+        """What is in a folder of notes; nothing if there is none."""
         ...
 
     def read(self, name: str) -> bytes | None:
@@ -127,7 +127,7 @@ class Workspace(Protocol):
         ...
 
     def open_range(self, place: WalRange, epoch: int, partitions: int) -> Run:
-        """A run that a COMMIT names, where it lies."""
+        """A run that a COMMIT names, where it is."""
         ...
 
     def forget(self, floor: int) -> Iterable[str]:

@@ -20,7 +20,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class RunRef:
-    """Where a run lies: a range of the WAL, or a run file; and the slots of it that count."""
+    """Where a run is: a range of the WAL, or a run file; and the slots of it that count."""
 
     path: str
     offset: int  # -1: a run file

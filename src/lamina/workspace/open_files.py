@@ -42,7 +42,7 @@ class OpenRunFiles:
         return known[1]
 
     def _stale(self) -> Iterator[Path]:
-        """What has gone, and as many of the rest as are too many beside a new one."""
+        """What is gone, and as many of the rest as are too many beside a new one."""
         here = []
         for path, (stamp, _) in list(self._runs.items()):
             try:

@@ -1,4 +1,4 @@
-"""Runs that lie in the WAL, mapped where they lie."""
+"""Runs that are in the WAL, mapped where they lie."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lamina.wal.reader import SegmentReader
 
 @dataclass(frozen=True, slots=True)
 class EpochRange:
-    """A run in the WAL: where it lies, of which epoch, and P at that time (R13)."""
+    """A run in the WAL: where it is, of which epoch, and P at that time (R13)."""
 
     place: WalRange
     epoch: int
@@ -20,7 +20,7 @@ class EpochRange:
 
 
 def wal_run(disk: Disk, each: EpochRange) -> Run:
-    """A committed run, mapped where it lies in the WAL, proven by its checksum."""
+    """A committed run, mapped where it is in the WAL, proven by its checksum."""
     return run_in(SegmentReader(disk, each.place.segment), each)
 
 

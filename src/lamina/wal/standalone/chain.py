@@ -16,7 +16,7 @@ from lamina.wal.segment import SegmentWriter
 
 
 class CuttableChain(SegmentChain):
-    """The segments of a core whose log decides by itself."""
+    """The segments of a core whose log decides on its own."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class CuttableChain(SegmentChain):
         """With *judge* every segment is walked, and damage anywhere stops; else only the ends are.
 
         With *to_cut* the newest segment is opened however it ends: `truncate` comes next. Without
-        a *generation* the newest one goes on.
+        a *generation* the newest one continues.
         """
         self._judge = judge
         self._to_cut = to_cut

@@ -107,7 +107,7 @@ class LogSet:
 def read_up_to(home: Home, epoch: int) -> Iterator[Record]:
     """Every entry of every core up to an epoch, by epoch, core and sequence.
 
-    Whether an entry counts is not decided here: only COMMITs say so. What stands behind a torn
+    Whether an entry counts is not decided here: only COMMITs say so. What follows a torn
     place is left aside.
     """
     tails = [

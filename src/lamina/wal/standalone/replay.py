@@ -1,4 +1,4 @@
-"""Replays the log of one core that was used by itself, without a driver log.
+"""Replays the log of one core that was used on its own, without a driver log.
 
 Entries are released at their COMMIT, in order; what no COMMIT names is dropped and counted. A
 COMMIT counts only if its parent does, so a history is one chain without gaps.
@@ -44,7 +44,7 @@ class CoreReplay:
 def replay_core(disk: Disk, core: int, home: bytes, *, base: Point | None = None) -> CoreReplay:
     """Read a core's log to its end. Damage is raised; a torn tail is left aside and reported.
 
-    *base* is the epoch that a checkpoint holds: what stands before it may have been dropped.
+    *base* is the epoch that a checkpoint holds: what is before it may have been dropped.
     """
     commits: list[CommitRecord] = []
     entries = 0

@@ -37,7 +37,7 @@ FRAME_BYTES = 64 * 1024
 
 
 class CoreWalWriter(CoreLog):
-    """A core's log that is used by itself."""
+    """A core's log that is used on its own."""
 
     def __init__(
         self,
@@ -53,10 +53,10 @@ class CoreWalWriter(CoreLog):
         commits_here: bool = True,
         to_cut: bool = False,
     ) -> None:
-        """With *commits_here* this log decides by itself, so damage anywhere in it stops.
+        """With *commits_here* this log decides on its own, so damage anywhere in it stops.
 
         Without, the driver log decides, and what it does not name is not judged (R1): only the
-        ends of the newest segments are read. Without a *generation* the newest one goes on.
+        ends of the newest segments are read. Without a *generation* the newest one continues.
         *to_cut* is for `open_at`.
         """
         self._disk = disk
@@ -167,7 +167,7 @@ class CoreWalWriter(CoreLog):
         return super().append_batch(batch, operator=operator)
 
     def append_epoch_barrier(self) -> int:
-        """Everything of this epoch stands before this record; returns its offset."""
+        """Everything of this epoch comes before this record; returns its offset."""
         self._frame()
         with self._whole.step():
             return self._append(Kind.BARRIER, b"")
@@ -230,7 +230,7 @@ class CoreWalWriter(CoreLog):
         return path
 
     def reset(self) -> str:
-        """Go on as a new generation, in a new segment. Sequence numbers are not used again.
+        """Continue as a new generation, in a new segment. Sequence numbers are not used again.
 
         What stands in older segments goes when whole segments are dropped, not here.
         """
