@@ -113,7 +113,7 @@ class _Checks:
     def source(self, source: DeclaredSource) -> None:
         for column in source.columns:
             if column.name.lower().startswith(RESERVED):
-                message = f"the column {column.name!r} of {source.name!r} is a name of Lamina's own"
+                message = f"the column {column.name!r} of {source.name!r} is reserved for Lamina"
                 raise self._bad(message, source, "Give it another one")
         if source.watermark is None:
             return

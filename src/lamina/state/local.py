@@ -44,7 +44,7 @@ class RunFolder:
         return replace(open_run(path), within=within, inputs=tuple(run.name for run in inputs))
 
     def keep_only(self, runs: Iterable[Run]) -> None:
-        """Remove the files that none of *runs* is in; a process that has them mapped keeps reading."""
+        """Remove the files that none of *runs* is in; who has one mapped can still read it."""
         kept = {leaf.name for run in runs for leaf in run.leaves}
         with typed_errors(self.path):
             for file in self.path.iterdir():
