@@ -26,22 +26,26 @@ Section = Mapping[str, Entry]
 
 PIPELINES: Section = {
     "init": Entry(
-        "pipeline.init", "init_command", "Make an example project in DIR that runs as it is."
+        "pipeline.init", "init_command", "Create an example project in DIR, ready to run."
     ),
     "check": Entry(
-        "pipeline.check", "check_command", "Explain a pipeline and refuse what would not work."
+        "pipeline.check", "check_command", "Explain a pipeline and report what would not work."
     ),
     "run": Entry("pipeline.run", "run_command", "Run a pipeline, epoch after epoch."),
     "status": Entry(
-        "pipeline.status", "status_command", "Show where a pipeline is, running or dead."
+        "pipeline.status", "status_command", "Show how far a pipeline has come, running or not."
     ),
-    "stop": Entry("pipeline.stop", "stop_command", "Stop a running pipeline, with a checkpoint."),
+    "stop": Entry(
+        "pipeline.stop", "stop_command", "Stop a running pipeline after a final checkpoint."
+    ),
     "checkpoint": Entry(
-        "pipeline.checkpoint", "checkpoint_command", "Let a running pipeline make a checkpoint now."
+        "pipeline.checkpoint",
+        "checkpoint_command",
+        "Make a running pipeline take a checkpoint now.",
     ),
 }
 CHECKPOINTS: Section = {
-    "list": Entry("checkpoints.list", "list_command", "List the checkpoints that exist, by epoch."),
+    "list": Entry("checkpoints.list", "list_command", "List the checkpoints, by epoch."),
     "show": Entry("checkpoints.show", "show_command", "Show the manifest of a checkpoint."),
     "log": Entry("checkpoints.log", "log_command", "Print the commit log, one line per entry."),
     "verify": Entry(
@@ -50,14 +54,14 @@ CHECKPOINTS: Section = {
     "savepoint": Entry(
         "checkpoints.savepoint",
         "savepoint_group",
-        "Name checkpoints: they stay until the name is dropped.",
+        "Name checkpoints, to keep them until you drop the name.",
     ),
     "gc": Entry(
-        "checkpoints.gc", "gc_command", "Forget old checkpoints and delete what nothing needs."
+        "checkpoints.gc", "gc_command", "Delete old checkpoints and files that nothing needs."
     ),
     "delete": Entry("checkpoints.delete", "delete_command", "Delete one checkpoint."),
     "copy": Entry("checkpoints.copy", "copy_command", "Copy a checkpoint and verify the copy."),
-    "import": Entry("checkpoints.import_", "import_command", "Import a checkpoint of LaminarDB."),
+    "import": Entry("checkpoints.import_", "import_command", "Import a LaminarDB checkpoint."),
 }
 STATE: Section = {
     "inspect": Entry("state.inspect", "inspect_command", "Show keyed state as rows."),
@@ -67,15 +71,15 @@ STATE: Section = {
 }
 LOG: Section = {
     "wal": Entry("wal.group", "wal_group", "List, print, verify and repair the write-ahead log."),
-    "recover": Entry("wal.recover", "recover_command", "Print what a start would recover."),
+    "recover": Entry(
+        "wal.recover", "recover_command", "Show what a start would recover, without starting."
+    ),
 }
 TOOLS: Section = {
     "doctor": Entry(
-        "tools.doctor", "doctor_command", "Show what is installed and which stores answer."
+        "tools.doctor", "doctor_command", "Check what is installed and whether stores respond."
     ),
-    "demo": Entry(
-        "demo.demo", "demo_command", "Kill a pipeline again and again; compare the result."
-    ),
+    "demo": Entry("demo.demo", "demo_command", "Kill a pipeline repeatedly and check its results."),
 }
 SECTIONS: Mapping[str, Section] = {
     "Pipelines": PIPELINES,
@@ -88,8 +92,8 @@ WAL: Section = {
     "list": Entry(
         "wal.list", "wal_list_command", "List the segments of the driver and of every core."
     ),
-    "dump": Entry("wal.dump", "wal_dump_command", "Print the records of segments, one line each."),
-    "verify": Entry("wal.verify", "wal_verify_command", "Read every byte of segments."),
+    "dump": Entry("wal.dump", "wal_dump_command", "Print the records of the log, one line each."),
+    "verify": Entry("wal.verify", "wal_verify_command", "Verify every byte of the log."),
     "repair": Entry("wal.repair", "wal_repair_command", "Cut the torn end off a segment."),
 }
 

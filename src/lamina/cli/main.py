@@ -66,9 +66,9 @@ class LaminaGroup(LazyGroup):
 def cli() -> None:
     """Streaming SQL on Spark that never loses, doubles or guesses.
 
-    A pipeline is a SQL file. `lamina init my-project` makes one that runs; `lamina COMMAND --help`
-    explains each command, and every command takes --json. Commands that only read never change
-    anything. Credentials come from the usual environment variables or from --option, and are never
+    A pipeline is a SQL file. `lamina init my-project` creates one that runs; `lamina COMMAND
+    --help` explains each command, and every command takes --json. Commands that only read change
+    nothing. Credentials come from the usual environment variables or from --option, and are never
     printed.
     """
 
@@ -104,7 +104,7 @@ def _stop_waiting_on_interrupt(session: Session) -> None:
 
 def _stdout_failed(error: OSError) -> Exit:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nothing more can be said there, also at exit
-    click.echo(f"error: the output cannot be written: {error.strerror}", err=True)
+    click.echo(f"error: cannot write the output: {error.strerror}", err=True)
     return Exit.FAILED
 
 

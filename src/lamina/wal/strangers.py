@@ -43,5 +43,5 @@ def strangers(disk: Disk) -> Iterator[Trouble]:
 
 
 def _stranger(path: str) -> Trouble:
-    message = "this is not a name of Lamina's: it is never read"
+    message = "Lamina does not know this name and never reads the file"
     return Trouble(Severity.WARNING, "", path, 0, message)

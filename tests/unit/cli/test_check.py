@@ -53,11 +53,11 @@ def test_the_text_says_the_same_and_no_secret(pipeline: Path) -> None:
     assert result.exit_code == 0
     for text in (
         "source trades: json (path 'data', locale '${TOKEN}')",
-        "  note       its path is not there yet",
+        "  note       its path does not exist yet",
         "stream large: stateless, reads trades",
         "  keys       none: one group",
         "  window     none: state is kept for ever",
-        "  rows       a later row replaces the earlier one with the same key",
+        "  rows       a later row replaces an earlier one with the same key",
         "lost with the machine:  every epoch after the last checkpoint",
         "only Spark can tell:",
     ):

@@ -219,7 +219,7 @@ def test_one_line_per_epoch_and_a_summary(
     out, err = capsys.readouterr()
     lines = err.splitlines()
     assert lines[0] == "starting Spark for orders"
-    assert lines[1] == "recovered: nothing is there yet, it begins with epoch 1"
+    assert lines[1] == "recovered: nothing yet, starting with epoch 1"
     assert lines[2] == "Spark is warming up: the first epochs are slower"
     assert lines[3].startswith(
         "epoch 1  100 rows  200 rows/s  out 7  watermark 2023-11-14T22:13:20"
@@ -246,7 +246,7 @@ def test_a_terminal_gets_one_table_that_changes(
 ) -> None:
     run_on(LiveTable, tmp_path)
     out, err = capsys.readouterr()
-    assert "recovered: nothing is there yet" in err
+    assert "recovered: nothing yet" in err
     for cell in ("epoch", "rows/s", "watermark", "checkpoint", "out at epoch 2, 14 rows"):
         assert cell in err
     assert "rows of out, epoch 2:" in err, "a result, and not only counters"

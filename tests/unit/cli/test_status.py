@@ -111,7 +111,7 @@ def test_stop_waits_for_the_end(made: HomeAndStore) -> None:
         assert "ended at epoch" in result.stdout
         assert engine.calls[-1] == "checkpoint"
     again = lamina("stop", file, *places(made))
-    assert (again.exit_code, again.stdout) == (0, "nothing runs in this home\n")
+    assert (again.exit_code, again.stdout) == (0, "nothing is running in this home\n")
     assert answer(lamina("stop", file, *places(made), "--json"))["stopped"] is None
 
 
@@ -127,7 +127,7 @@ def test_stop_found_nothing_while_spark_was_starting(tmp_path: Path) -> None:
         asked = lamina("stop", file, "--timeout", "0")
         assert (asked.exit_code, f"pid {os.getpid()}" in asked.stderr) == (6, True)
         assert here.is_asked(Ask.STOP)
-    assert lamina("stop", file).stdout == "nothing runs in this home\n"
+    assert lamina("stop", file).stdout == "nothing is running in this home\n"
 
 
 def test_what_runs_on_a_host_that_is_gone_is_last_seen_and_no_refusal(made: HomeAndStore) -> None:
@@ -175,7 +175,7 @@ def test_a_checkpoint_is_asked_of_who_runs(made: HomeAndStore) -> None:
 def test_a_checkpoint_of_what_does_not_run_cannot_be_made(made: HomeAndStore) -> None:
     result = lamina("checkpoint", "orders.sql", *places(made))
     assert result.exit_code == 3
-    assert "no process runs this pipeline" in result.stderr
+    assert "the pipeline is not running" in result.stderr
     assert not (made.home / "requests").exists()
 
 

@@ -438,7 +438,7 @@ def test_recover_prints_where_it_lands_and_from_what(made: HomeAndStore) -> None
         "replay:     epochs 5 to 6: 2 COMMITs, 6 entries, ",
         "watermark:  6000000",
         "next epoch: 7",
-        "sinks:      unknown: the command line configures none",
+        "sinks:      unknown: this command does not open them",
         "source  clicks      6  file=part-6",
         "the file ends inside a record",
     ):

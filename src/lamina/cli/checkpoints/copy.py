@@ -23,8 +23,10 @@ from lamina.cli.support.words import counted, size
 @click.command("copy")
 @store_options()
 @click.argument("reference", metavar="ID|SAVEPOINT|EPOCH|latest")
-@click.option("--to", "to", metavar="URL", required=True, help="The store to copy to.")
-@click.option("--to-base", metavar="PATH", default="", help="The folder in that store.")
+@click.option("--to", "to", metavar="URL", required=True, help="Store to copy to.")
+@click.option(
+    "--to-base", metavar="PATH", default="", help="The pipeline's folder within that store."
+)
 @option_option("--to-option")
 @json_option
 def copy_command(
@@ -38,8 +40,8 @@ def copy_command(
 ) -> None:
     """Copy a checkpoint and verify the copy.
 
-    Everything it needs goes with it. The target must hold only copies, or nothing. Interrupted,
-    the same command goes on.
+    Copies everything that the checkpoint needs. The target must be empty or hold only copies. If
+    interrupted, run the same command again.
     """
     source = target.to_read()
     id = find_checkpoint(source, reference).id

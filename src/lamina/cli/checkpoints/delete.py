@@ -18,14 +18,14 @@ from lamina.protocol.retention import Fate, forgotten, plan_sweep
 @click.command("delete")
 @store_options()
 @click.argument("id", metavar="ID")
-@click.option("--dry-run", is_flag=True, help="Only show the plan; the store is opened to read.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 def delete_command(target: Target, id: str, dry_run: bool, yes: bool, screen: Screen) -> None:
     """Delete one checkpoint.
 
-    Its files go, except those that others use. Refused for a savepoint, the newest checkpoint and
-    the one the pipeline stands on.
+    Files that other checkpoints use are kept. Refused for a savepoint, for the newest checkpoint
+    and for the one that the pipeline continues from.
     """
     require_somebody(yes=yes, dry_run=dry_run)
     chosen = CheckpointId.parse(id)

@@ -20,16 +20,17 @@ from lamina.protocol.retention import Fate
     metavar="N",
     type=click.IntRange(min=1),
     required=True,
-    help="How many of the newest checkpoints stay, besides savepoints.",
+    help="Number of newest checkpoints to keep, besides savepoints.",
 )
-@click.option("--dry-run", is_flag=True, help="Only show the plan; the store is opened to read.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 def gc_command(target: Target, retain: int, dry_run: bool, yes: bool, screen: Screen) -> None:
-    """Forget old checkpoints and delete what nothing needs.
+    """Delete old checkpoints and files that nothing needs.
 
-    The newest N stay, on the line the pipeline is on and over all; so do savepoints and what the
-    pipeline stands on. Interrupted, it goes on with the next run.
+    Keeps the newest N checkpoints, overall and of the pipeline's current line, all savepoints, and
+    the checkpoint that the pipeline continues from. If interrupted, the next run finishes the
+    work.
     """
     require_somebody(yes=yes, dry_run=dry_run)
     checkpointer = target.to_read()

@@ -23,11 +23,11 @@ from lamina.cli.support.target import Target, open_at, option_option, store_opti
 def import_command(
     *, target: Target, source: str, from_option: Mapping[str, Any], screen: Screen
 ) -> None:
-    """Import a checkpoint of LaminarDB.
+    """Import a LaminarDB checkpoint.
 
-    FOLDER, a path or a URL, holds its manifest.json (version 1 or 2) and its files; or it is the
-    path of the manifest. The store must hold only copies, or nothing; a pipeline that then starts
-    with it begins at the offsets of the checkpoint. Interrupted, the same command goes on.
+    FOLDER is a path or a URL with a manifest.json (version 1 or 2) and its files, or the path of
+    the manifest itself. The store must be empty or hold only copies; a pipeline that is started
+    with it begins at the offsets of the checkpoint. If interrupted, run the same command again.
     """
     folder, key = _split(source)
     found = read_checkpoint(open_at(folder, from_option, writable=False), key)

@@ -18,9 +18,9 @@ COLUMNS = (">EPOCH", "ID", "BEGUN (UTC)", ">GENERATION", ">SIZE", "MARKS", "SAVE
 @store_options()
 @json_option
 def list_command(target: Target, screen: Screen) -> None:
-    """List the checkpoints that exist, by epoch.
+    """List the checkpoints, by epoch.
 
-    "newest" marks the one with the highest epoch, "current" the one that the pipeline stands on.
+    "newest" marks the highest epoch, "current" the checkpoint that the pipeline continues from.
     """
     checkpointer = target.to_read()
     found = checkpointer.list_checkpoints()

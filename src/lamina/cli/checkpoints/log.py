@@ -19,13 +19,19 @@ from lamina.format.names import LogName
 
 @click.command("log")
 @store_options()
-@click.option("--from", "first", type=click.IntRange(min=1), default=1, help="The first entry.")
-@click.option("--limit", type=click.IntRange(min=1), help="How many entries at most.")
+@click.option(
+    "--from",
+    "first",
+    type=click.IntRange(min=1),
+    default=1,
+    help="Number of the first entry to print.",
+)
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of entries.")
 @json_option
 def log_command(target: Target, first: int, limit: int | None, screen: Screen) -> None:
     """Print the commit log, one line per entry.
 
-    What stands before a damaged or missing entry is printed all the same; then the command fails.
+    Entries before a damaged or missing one are still printed; then the command fails.
     """
     checkpointer = target.to_read()
     entries, damage = read_entries(checkpointer, first, limit)

@@ -19,7 +19,7 @@ from lamina.errors import UsageError
 
 @click.group("savepoint")
 def savepoint_group() -> None:
-    """Name checkpoints: they stay until the name is dropped."""
+    """Name checkpoints, to keep them until you drop the name."""
 
 
 @savepoint_group.command("create")
@@ -28,7 +28,10 @@ def savepoint_group() -> None:
 @click.argument("reference", metavar="[ID|SAVEPOINT|EPOCH|latest]", default=LATEST)
 @json_option
 def create_command(target: Target, name: str, reference: str, screen: Screen) -> None:
-    """Name a checkpoint, by default the newest. The same name for the same one is no error."""
+    """Name a checkpoint, by default the newest.
+
+    Giving the same name to the same checkpoint again is not an error.
+    """
     if is_reserved(name):
         raise UsageError(f"a savepoint called {name!r} could not be told from a checkpoint")
     checkpointer = target.to_write()
@@ -69,7 +72,7 @@ def list_command(target: Target, screen: Screen) -> None:
 @click.argument("name")
 @json_option
 def drop_command(target: Target, name: str, screen: Screen) -> None:
-    """Drop a savepoint's name; its checkpoint goes with the next gc, if nothing else holds it."""
+    """Drop a savepoint; a later gc may then delete its checkpoint."""
     checkpointer = target.to_write()
     dropped = drop_savepoint(checkpointer, name)
     if screen.as_json:

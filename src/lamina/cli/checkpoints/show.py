@@ -43,16 +43,17 @@ class Found:
     "file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Show this file instead: a manifest of any version, LaminarDB's 1 and 2 included.",
+    help="Show this manifest file instead; any version, including LaminarDB's 1 and 2.",
 )
-@click.option("--raw", is_flag=True, help="Print the exact bytes of manifest.json, and only them.")
+@click.option("--raw", is_flag=True, help="Print only the exact bytes of manifest.json.")
 @json_option
 def show_command(
     target: Target | None, reference: str | None, file: Path | None, raw: bool, screen: Screen
 ) -> None:
     """Show the manifest of a checkpoint.
 
-    By default of the newest. What validation finds in it is shown too; an error ends with 4.
+    By default the newest one. Validation findings are shown, too; with an error among them the
+    exit code is 4.
     """
     if raw and screen.as_json:
         raise click.UsageError("--raw and --json exclude each other.")
@@ -129,7 +130,7 @@ def _read(file: Path) -> bytes:
     except FileNotFoundError:
         raise NotFound("there is no such file", where=str(file)) from None
     except OSError as error:
-        raise click.UsageError(f"the file cannot be read: {error.strerror}") from error
+        raise click.UsageError(f"cannot read the file: {error.strerror}") from error
 
 
 def _write(data: bytes) -> None:

@@ -25,7 +25,7 @@ from lamina.inspect.verification import PipelineReport, verify_pipeline
 from lamina.recovery.scan import RecoverableSink
 
 PIPELINE_FILE = ".sql"
-NEVER_RUN = "Has it ever run? `lamina run` makes its home; --home says where"
+NEVER_RUN = "Has it ever run? `lamina run` creates its home; --home says where it is"
 
 
 @click.command("verify")
@@ -37,7 +37,7 @@ NEVER_RUN = "Has it ever run? `lamina run` makes its home; --home says where"
     type=click.FloatRange(0, 1),
     default=1.0,
     show_default=True,
-    help="The share of files to read in full; of the others presence and size are checked.",
+    help="Fraction of files to read in full; the others are checked for presence and size.",
 )
 @json_option
 def verify_command(
@@ -46,11 +46,10 @@ def verify_command(
     """Verify a pipeline, or the checkpoints of a store.
 
     With a PIPELINE file (or --home): everything its next start would read, in its home and its
-    store. With --store: the commit log and these checkpoints, by default all. Works while the
-    pipeline runs and when it is dead; takes no lock and changes nothing.
+    store. With --store: the commit log and the checkpoints named, by default all of them. Works
+    whether or not the pipeline is running; takes no lock and changes nothing.
 
-    Ends with 0 if all is well, with 1 if there are only warnings, with 4 if anything is damaged or
-    missing.
+    Exits with 0 if all is well, 1 if there are only warnings, 4 if anything is damaged or missing.
     """
     subject = _subject(target, home, references)
     if subject.folder is not None:

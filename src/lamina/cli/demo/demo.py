@@ -38,22 +38,25 @@ FILES_LEFT = 4  # for the life that is not killed
     type=click.IntRange(0, 100),
     default=3,
     show_default=True,
-    help="How often it is killed.",
+    help="How many times to kill it.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
     default=7,
     show_default=True,
-    help="Decides the data and when it is killed.",
+    help="Seed for the data and for the times of the kills.",
 )
-@click.option("--dir", "folder", metavar="DIR", help="Work here and leave everything to look at.")
+@click.option(
+    "--dir", "folder", metavar="DIR", help="Work in this folder and leave everything there."
+)
 @json_option
 def demo_command(kills: int, seed: int, folder: str | None, screen: Screen) -> None:
-    """Kill a pipeline again and again; compare the result.
+    """Kill a pipeline repeatedly and check its results.
 
-    SIGKILL in mid-epoch, a new start, and in the end a comparison with one Spark batch. Ends with 0
-    only if every row is there, once, with the same values; with 1 if not.
+    Kills a run with SIGKILL in mid-epoch, starts it again, and in the end compares its output with
+    one Spark batch. Exits with 0 only if every row is there exactly once with the same values,
+    otherwise with 1.
     """
     require_spark("`lamina demo`")
     clock = SystemClock()

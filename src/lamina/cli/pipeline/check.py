@@ -17,15 +17,17 @@ NOT_CHECKED = "only Spark can tell:    types, functions, columns of state"
 @click.command("check")
 @pipeline_argument
 @click.option(
-    "--no-spark", is_flag=True, help="Only what the text says: no types, and Spark is not started."
+    "--no-spark",
+    is_flag=True,
+    help="Check only what needs no Spark: syntax, names, paths and options, not types.",
 )
 @json_option
 def check_command(place: PipelinePlace, no_spark: bool, screen: Screen) -> None:
-    """Explain a pipeline and refuse what would not work.
+    """Explain a pipeline and report what would not work.
 
-    Shows sources, streams with their state, sinks, and what may be lost.
-    First what the text says, in a moment; then types and functions, for which Spark is started.
-    Refuses with line, column and advice what would not work. Nothing is run, claimed or changed.
+    Shows sources, streams with their state, sinks, and what could be lost. Syntax, names, paths
+    and options are checked at once; then Spark is started to check types and functions. An error
+    names line, column and what to do. Nothing is run, claimed or changed.
     """
     pipeline = place.read()
     plan = read_plan(place, pipeline)
@@ -33,7 +35,7 @@ def check_command(place: PipelinePlace, no_spark: bool, screen: Screen) -> None:
         for line in _lines(plan):
             screen.line(line)
     if not no_spark:
-        with waiting("Spark starts, to check types and functions"):
+        with waiting("starting Spark to check types and functions"):
             add_types(plan, place, pipeline)
     if screen.as_json:
         screen.json(plan)
@@ -77,10 +79,10 @@ def _source(source: Shape) -> Iterator[str]:
     yield (
         f"  watermark  {mark['column']}, {_seconds(mark['delay_us'])} behind the latest"
         if mark
-        else "  watermark  none: no window can close over it"
+        else "  watermark  none: windows over it never close"
     )
     if source["missing"]:
-        yield "  note       its path is not there yet: a run would stop at it"
+        yield "  note       its path does not exist yet: a run would fail"
 
 
 def _stream(stream: Shape) -> Iterator[str]:
@@ -98,7 +100,7 @@ def _sink(sink: Shape, streams: list[Shape]) -> Iterator[str]:
     yield f"  delivery   {sink['delivery']}"
     read = next(s for s in streams if s["name"].lower() == sink["stream"].lower())
     if read["emit"] == "on update":
-        yield "  rows       a later row replaces the earlier one with the same key"
+        yield "  rows       a later row replaces an earlier one with the same key"
 
 
 def _typed(columns: list[Shape]) -> str:

@@ -22,16 +22,17 @@ from lamina.running.control import Ask, Status, ask, is_asked, read_status
 @timeout_option
 @json_option
 def checkpoint_command(place: PipelinePlace, timeout: float, screen: Screen) -> None:
-    """Let a running pipeline make a checkpoint now.
+    """Make a running pipeline take a checkpoint now.
 
-    It does so after its epoch; this command waits until it has. Ends with 3 if nothing runs: what
-    ended by itself, or was stopped, has made one.
+    The pipeline finishes its epoch first; this command waits until the checkpoint is made. Exits
+    with 3 if the pipeline is not running: one that ended by itself or was stopped has made a
+    checkpoint already.
     """
     wait = Wait(place, timeout)
     run = wait.for_a_run()
     if run is None:
         raise NotFound(
-            "no process runs this pipeline, so nobody can make a checkpoint",
+            "the pipeline is not running, so it cannot make a checkpoint",
             where=str(place.home),
             advice="`lamina status` shows the last one",
         )
@@ -50,7 +51,7 @@ def _answer(screen: Screen, place: PipelinePlace, history: History) -> None:
         made = shapes.checkpoint(newest, history) if newest else None
         screen.json({"home": str(place.home.absolute()), "checkpoint": made})
     elif newest is None:
-        screen.line("there is no epoch yet, so there is nothing to save")
+        screen.line("no epoch is committed yet, so there is nothing to save")
     else:
         screen.line(f"{newest.id}, epoch {newest.epoch}")
 

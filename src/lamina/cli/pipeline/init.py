@@ -53,12 +53,12 @@ FILES = {"pipeline.sql": PIPELINE, "README.md": README, ".gitignore": ".lamina/\
 @click.argument("folder", metavar="[DIR]", default=DEFAULT)
 @json_option
 def init_command(folder: str, screen: Screen) -> None:
-    """Make an example project in DIR that runs as it is.
+    """Create an example project in DIR, ready to run.
 
-    DIR is lamina-example by default. Refuses to overwrite a file.
+    DIR defaults to lamina-example. Existing files are never overwritten.
     """
     if not folder.strip() or "\0" in folder:
-        raise UsageError("DIR names no folder")
+        raise UsageError("DIR is empty or not a valid path")
     made = make_project(Path(folder))
     if screen.as_json:
         screen.json({"folder": str(Path(folder).absolute()), "files": made})
@@ -74,7 +74,7 @@ def make_project(folder: Path) -> list[str]:
         for name in FILES:
             if (folder / name).exists():
                 raise AlreadyExists(
-                    "a file of the example is there already",
+                    "a file of the example already exists",
                     where=str(folder / name),
                     advice="Choose a new folder",
                 )

@@ -24,15 +24,15 @@ timeout_option = click.option(
     default=TIMEOUT_S,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for it.",
+    help="How long to wait for the pipeline to answer.",
 )
 
 
 def _holder(home: Path) -> Process | None:
     with typed_errors(home):
         if not home.is_dir():
-            advice = "Has it ever run? `lamina run` makes its home; --home says where"
-            raise NotFound("there is no home in this place", where=str(home), advice=advice)
+            advice = "Has it ever run? `lamina run` creates its home; --home says where it is"
+            raise NotFound("there is no home here", where=str(home), advice=advice)
     return find_holder(home, read_status(home))
 
 
@@ -74,6 +74,6 @@ class Wait:
         if self._clock.monotonic() >= self._deadline:
             raise StoreUnavailable(
                 f"pid {process.pid} on {process.host} has not answered in {self._timeout_s:g} s",
-                advice="It ends its epoch first. Look at its output, or wait longer: --timeout",
+                advice="It ends its epoch first. Look at its output, or wait longer with --timeout",
             )
         self._clock.wait(LOOK_AGAIN_S)

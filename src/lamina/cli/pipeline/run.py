@@ -70,7 +70,7 @@ def _conf(
     "max_ahead_s",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="Rows further ahead of the watermark do not move it, unless two epochs have no others.",
+    help="Rows further ahead do not move the watermark, unless two epochs have no others.",
 )
 @click.option(
     "--checkpoint-epochs",
@@ -90,27 +90,29 @@ def _conf(
     "--lose-after",
     metavar="EPOCH",
     type=click.IntRange(min=0),
-    help="Give up every epoch after this one, for ever.",
+    help="Give up every epoch after this one; this cannot be undone.",
 )
-@click.option("--take-over-home", is_flag=True, help="The home that owns the pipeline is lost.")
-@click.option("--start-fresh", is_flag=True, help="Give up everything and begin anew.")
+@click.option(
+    "--take-over-home", is_flag=True, help="Confirm that the home which owns the pipeline is lost."
+)
+@click.option("--start-fresh", is_flag=True, help="Give up all state and begin again from scratch.")
 @click.option(
     "--same-pipeline",
     is_flag=True,
-    help="This is the pipeline that home, store and sinks belong to, renamed and changed.",
+    help="Confirm that home, store and sinks belong to this pipeline, though its name has changed.",
 )
 @click.option(
     "--sink-from-now",
     "sinks_from_now",
     metavar="SINK",
     multiple=True,
-    help="This sink is new, or may lack what was put out while it was away.",
+    help="Start this sink at the current epoch; it never gets the epochs that it lacks.",
 )
 @click.option(
     "--reuse-state",
     metavar="STREAM",
     multiple=True,
-    help="The state of this stream still means the same, though its SELECT has changed.",
+    help="Keep the state of this stream: it means the same although its SELECT has changed.",
 )
 @click.option(
     "--drop-state",
@@ -132,8 +134,9 @@ def _conf(
 def run_command(*, place: PipelinePlace, as_json: bool, **options: Any) -> None:
     """Run a pipeline, epoch after epoch.
 
-    SIGTERM, Ctrl-C and `lamina stop` let the epoch end; then comes a checkpoint, and it ends with
-    0. Killed in any other way, the next start goes on where the last committed epoch ended.
+    SIGTERM, Ctrl-C and `lamina stop` let the current epoch finish; a checkpoint follows, and the
+    exit code is 0. After any other kind of kill the next start continues after the last committed
+    epoch.
     """
     try:
         with open_screen(SystemClock(), as_json=as_json) as screen:

@@ -37,7 +37,7 @@ def duration(seconds: float) -> str:
 def recovery_lines(report: RecoveryReport) -> Iterator[str]:
     """One line, and more for what has changed or was not simply taken up again."""
     if not report.head_epoch and not report.given_up:
-        yield "recovered: nothing is there yet, it begins with epoch 1"
+        yield "recovered: nothing yet, starting with epoch 1"
     else:
         start = (
             f"checkpoint of epoch {report.checkpoint_epoch}" if report.checkpoint else "no state"

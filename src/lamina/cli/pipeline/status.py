@@ -78,10 +78,11 @@ class Found:
 def status_command(
     pipeline: str | None, home: str | None, store: str | None, screen: Screen
 ) -> None:
-    """Show where a pipeline is, running or dead.
+    """Show how far a pipeline has come, running or not.
 
-    Epoch, offsets, watermark, checkpoint, log and sinks, from the files alone. Without a PIPELINE
-    file give --home and --store; then sinks are those that the process named last.
+    Shows epoch, offsets, watermark, checkpoint, log and sinks, read from files alone. Without a
+    PIPELINE file, give --home and --store; the sinks shown are then those that the last process
+    named.
     """
     if pipeline is None and (home is None or store is None):
         raise click.UsageError("Name the pipeline file, or give --home and --store.")
@@ -125,7 +126,7 @@ def _home(home: Path) -> Home:
     try:
         return HomeTarget(str(home)).to_read()
     except NotFound as error:
-        advice = "Has it ever run? `lamina run` makes its home; --home says where"
+        advice = "Has it ever run? `lamina run` creates its home; --home says where it is"
         raise NotFound(error.message, where=error.where, advice=advice) from error
 
 

@@ -19,10 +19,10 @@ from lamina.running.control import Ask, Status, ask, read_status
 @timeout_option
 @json_option
 def stop_command(place: PipelinePlace, timeout: float, screen: Screen) -> None:
-    """Stop a running pipeline, with a checkpoint.
+    """Stop a running pipeline after a final checkpoint.
 
-    It ends its epoch, makes a checkpoint and exits; this command waits until it has. Ends with 0
-    when nothing runs any more, also if nothing did.
+    The pipeline finishes its epoch, makes a checkpoint and exits; this command waits for that.
+    Exits with 0 once nothing is running, even if nothing was.
     """
     wait = Wait(place, timeout)
     run = wait.for_a_run()
@@ -32,7 +32,7 @@ def stop_command(place: PipelinePlace, timeout: float, screen: Screen) -> None:
     if screen.as_json:
         screen.json({"home": str(place.home.absolute()), "stopped": _shape(run)})
     elif run is None:
-        screen.line("nothing runs in this home" + _last_seen(place.home))
+        screen.line("nothing is running in this home" + _last_seen(place.home))
     else:
         screen.line(f"ended: pid {run.pid} on {run.host}, {_last_words(place.home)}")
 

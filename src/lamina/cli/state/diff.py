@@ -30,7 +30,7 @@ Compared = list[tuple[OperatorDiff, Counts]]
     "--limit",
     metavar="N",
     type=click.IntRange(min=0),
-    help="How many rows of an operator at most; a table: 20.",
+    help="Maximum number of rows per operator (20 for a table).",
 )
 @json_option
 def diff_command(
@@ -44,9 +44,9 @@ def diff_command(
 ) -> None:
     """Show what differs between two epochs or checkpoints.
 
-    That is, in STORE from A to B, in one OPERATOR or in all. A and B are checkpoints (id,
-    savepoint, epoch or "latest") or, with --home, epochs that the log still reaches ("head" is
-    the last). Ends with 0 if they are equal, with 1 if they differ.
+    Compares A with B in STORE, for one OPERATOR or for all. A and B are checkpoints (id,
+    savepoint, epoch or "latest") or, with --home, epochs that the log still reaches ("head" is the
+    last). Exits with 0 if they are equal, with 1 if they differ.
     """
     with opened(target) as archive:
         views = archive.view(a), archive.view(b)

@@ -41,22 +41,30 @@ COLUMNS = ("OPERATOR", ">P", "KEY", "VALUE", ">ROWS STORED", ">KEYS", ">RUNS", "
 @click.command("inspect")
 @state_target
 @click.argument("operator", metavar="[OPERATOR]", required=False)
-@click.option("--at", metavar=REFERENCE, help="Which state; by default the newest checkpoint.")
+@click.option(
+    "--at", metavar=REFERENCE, help="Which state to show; default: the newest checkpoint."
+)
 @click.option(
     "--key",
     "keys",
     metavar="COLUMN=VALUE",
     multiple=True,
     callback=parse_keys,
-    help="Only rows of this key; may be repeated. COLUMN alone is null.",
+    help="Show only rows with this key; may be repeated. COLUMN alone means null.",
 )
 @click.option(
-    "--limit", metavar="N", type=click.IntRange(min=0), help="How many rows at most; a table: 20."
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Maximum number of rows (20 for a table).",
 )
-@click.option("--count", is_flag=True, help="Only how many keys there are; everything is read.")
-@click.option("--csv", "as_csv", is_flag=True, help="Rows as CSV.")
+@click.option("--count", is_flag=True, help="Show only the number of keys; this reads all of them.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print the rows as CSV.")
 @click.option(
-    "--parquet", metavar="FILE", type=click.Path(path_type=Path), help="Rows into a new file."
+    "--parquet",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write the rows to a new Parquet file.",
 )
 @json_option
 def inspect_command(
@@ -73,10 +81,10 @@ def inspect_command(
 ) -> None:
     """Show keyed state as rows.
 
-    That of an OPERATOR in STORE; without one, which operators there are.
+    Shows the state of an OPERATOR in STORE; without one, lists the operators.
 
-    At any checkpoint, by default the newest. With --home also at any epoch that the log still
-    reaches; "head" is the last acknowledged one. Claims nothing, changes nothing.
+    By default at the newest checkpoint; --at chooses another one or, with --home, any epoch that
+    the log still reaches ("head" is the last acknowledged one). Claims and changes nothing.
     """
     _check(
         (screen.as_json, as_csv, parquet is not None, count and not screen.as_json),
@@ -104,7 +112,7 @@ def inspect_command(
 
 def _check(forms: tuple[bool, ...], *, alone: bool) -> None:
     if sum(forms) > 1:
-        raise click.UsageError("--json, --csv, --parquet and --count: one of them")
+        raise click.UsageError("--json, --csv, --parquet and --count exclude each other")
     if alone:
         raise click.UsageError("--key, --limit, --csv and --parquet need an OPERATOR")
 

@@ -53,7 +53,7 @@ def _options() -> tuple[Callable[[Any], Any], ...]:
             envvar="LAMINA_BASE",
             show_envvar=True,
             default="",
-            help="The pipeline's folder in the store; by default the store itself.",
+            help="The pipeline's folder within the store; default: the store itself.",
         ),
         option_option("--option"),
         click.option(
@@ -61,7 +61,7 @@ def _options() -> tuple[Callable[[Any], Any], ...]:
             metavar="PATH",
             envvar="LAMINA_HOME",
             show_envvar=True,
-            help="The folder of the write-ahead log: needed for epochs between checkpoints.",
+            help="Folder of the write-ahead log; needed for epochs between checkpoints.",
         ),
     )
 

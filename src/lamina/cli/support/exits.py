@@ -34,15 +34,15 @@ class Exit(IntEnum):
 
 
 MEANINGS = {
-    Exit.OK: "done, and nothing is wrong",
-    Exit.FINDINGS: "done, and there are warnings, or differences",
-    Exit.USAGE: "the command line is wrong; nothing was done",
+    Exit.OK: "success",
+    Exit.FINDINGS: "done, with warnings or differences",
+    Exit.USAGE: "invalid command line; nothing was done",
     Exit.NOT_FOUND: "no such store, checkpoint, savepoint, home or segment",
     Exit.CORRUPT: "something is damaged or missing",
-    Exit.CONFLICT: "a rule or another process forbids it",
+    Exit.CONFLICT: "refused by a rule or because of another process",
     Exit.FAILED: "the store or the environment failed",
     Exit.INTERRUPTED: "interrupted, or answered no",
-    Exit.PIPE_CLOSED: "whoever read the output has gone",
+    Exit.PIPE_CLOSED: "the reader of the output closed it early",
 }
 
 # A class that is not here has the code of its nearest ancestor that is.

@@ -33,7 +33,7 @@ class HomeTarget:
 
     def disk(self) -> LocalDisk:
         if not self.folder.strip() or "\0" in self.folder:
-            raise UsageError("--home names no folder")
+            raise UsageError("--home is empty or not a valid path")
         folder = Path(self.folder)
         with typed_errors(folder):
             if folder.is_file():
@@ -56,7 +56,7 @@ def _no_home(disk: Disk) -> NotFound | WalDamaged:
             advice="Restore home.json from a copy",
         )
     return NotFound(
-        "there is no home in this folder: it has no home.json",
+        "this folder is not a home: it has no home.json",
         where=disk.root,
         advice="Check --home",
     )
@@ -101,5 +101,5 @@ def home_option(command: F) -> F:
         envvar="LAMINA_HOME",
         show_envvar=True,
         required=True,
-        help="The folder of the pipeline's write-ahead log.",
+        help="Folder of the pipeline's write-ahead log.",
     )(run)  # type: ignore[return-value]

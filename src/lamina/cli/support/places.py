@@ -34,13 +34,13 @@ def place_options() -> tuple[Callable[[Any], Any], ...]:
             metavar="PATH",
             envvar="LAMINA_HOME",
             show_envvar=True,
-            help="Folder of its write-ahead log; default: .lamina/NAME/home beside the file.",
+            help="Folder of its write-ahead log; default: .lamina/NAME/home next to the file.",
         ),
         click.option(
             "--store",
             metavar="URL",
             envvar="LAMINA_STORE",
             show_envvar=True,
-            help="Where its checkpoints go; default: .lamina/NAME/store beside the file.",
+            help="Store of its checkpoints; default: .lamina/NAME/store next to the file.",
         ),
     )

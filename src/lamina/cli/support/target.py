@@ -53,7 +53,7 @@ def open_at(url: str, options: Mapping[str, Any], *, writable: bool, **more: Any
     try:
         urlsplit(url)
     except ValueError:
-        raise UsageError("the address of the store is no URL") from None
+        raise UsageError("the address of the store is not a URL") from None
     cancel = _session().cancel
     try:
         return open_store(url, writable=writable, cancel=cancel, **more, **options)
@@ -114,7 +114,7 @@ def _store_options(*, required: bool) -> tuple[Callable[[Any], Any], ...]:
             envvar="LAMINA_STORE",
             show_envvar=True,
             required=required,
-            help="A folder, or s3://, gs://, az://, abfs:// or abfss:// and a bucket.",
+            help="Store of the checkpoints: a folder, or a URL (s3://, gs://, az://, abfs://, abfss://).",
         ),
         click.option(
             "--base",
@@ -122,7 +122,7 @@ def _store_options(*, required: bool) -> tuple[Callable[[Any], Any], ...]:
             envvar="LAMINA_BASE",
             show_envvar=True,
             default="",
-            help="The pipeline's folder in the store; by default the store itself.",
+            help="The pipeline's folder within the store; default: the store itself.",
         ),
         option_option("--option"),
     )

@@ -59,22 +59,27 @@ def _stores_from_environment() -> tuple[str, ...]:
     metavar="URL",
     multiple=True,
     default=_stores_from_environment,
-    help="A store to ask; may be repeated.  [env var: LAMINA_STORE]",
+    help="Store to test; may be repeated.  [env var: LAMINA_STORE]",
 )
 @click.option(
-    "--base", metavar="PATH", envvar="LAMINA_BASE", show_envvar=True, default="", help="Its folder."
+    "--base",
+    metavar="PATH",
+    envvar="LAMINA_BASE",
+    show_envvar=True,
+    default="",
+    help="The pipeline's folder within the store.",
 )
 @option_option("--option")
 @click.option(
     "--write-probe",
     is_flag=True,
-    help="Also create one small key twice and delete it: are create-only puts honoured?",
+    help="Also test create-only puts: create one small key twice, then delete it.",
 )
 @json_option
 def doctor_command(
     stores: tuple[str, ...], base: str, option: Mapping[str, Any], write_probe: bool, screen: Screen
 ) -> None:
-    """Show what is installed and which stores answer."""
+    """Check what is installed and whether stores respond."""
     prefix = normalise_base(base)
     answers = [ask(url, option, prefix, write_probe=write_probe) for url in stores]
     facts = _facts()

@@ -64,9 +64,9 @@ class Wanted:
     "first",
     metavar="OFFSET",
     type=click.IntRange(0, 1 << 62),
-    help="The byte at which the first record begins; needs a SEGMENT.",
+    help="Byte offset of the first record to print; needs a SEGMENT.",
 )
-@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="How many records at most.")
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Maximum number of records.")
 @click.option("--values", is_flag=True, help="Also show the rows of every RUN.")
 @json_option
 def wal_dump_command(
@@ -78,10 +78,10 @@ def wal_dump_command(
     values: bool,
     screen: Screen,
 ) -> None:
-    """Print the records of segments, one line each.
+    """Print the records of the log, one line each.
 
-    Of all of them, if none is named. What stands before damage is printed all the
-    same; then the command fails.
+    Prints all segments unless one is named. Records before damage are still printed; then the
+    command fails.
     """
     if first is not None and segment is None:
         raise click.UsageError("--from is an offset in one SEGMENT: name it")

@@ -36,8 +36,8 @@ COLUMNS = (
 def wal_list_command(home_target: HomeTarget, screen: Screen) -> None:
     """List the segments of the driver and of every core.
 
-    A torn end is what a crash leaves behind: a recovery passes over it. Only headers are read;
-    `lamina wal verify` reads every byte. Ends with 4 if a segment is damaged.
+    A torn end is what a crash leaves behind; recovery skips it. Only headers are read; `lamina wal
+    verify` reads every byte. Exits with 4 if a segment is damaged.
     """
     home = home_target.to_read()
     with screen.progress("reading") as report:

@@ -24,26 +24,30 @@ ONLY_DRY = (
     "Only `lamina recover --dry-run` exists: a pipeline recovers by being started. Nothing else "
     "may claim it, because whoever claims it must also go on with it."
 )
-SINKS = "unknown: the command line configures none; what they have yet to get is not in this plan"
+SINKS = "unknown: this command does not open them, so what they still lack is not part of this plan"
 _NEW_HOME = bytes(16)  # no home has it: a start would draw its own
 
 
 @click.command("recover")
 @home_option
 @store_options()
-@click.option("--dry-run", is_flag=True, help="Say what a start would do (required).")
+@click.option(
+    "--dry-run", is_flag=True, help="Required: there is no other way to run this command."
+)
 @click.option(
     "--lose-after",
     metavar="EPOCH",
     type=click.IntRange(min=0),
-    help="As if every epoch after this one were given up.",
+    help="Plan as if every epoch after this one were given up.",
 )
-@click.option("--take-over-home", is_flag=True, help="As if the home that owns it were lost.")
-@click.option("--start-fresh", is_flag=True, help="As if everything were given up.")
+@click.option(
+    "--take-over-home", is_flag=True, help="Plan as if the home that owns the pipeline were lost."
+)
+@click.option("--start-fresh", is_flag=True, help="Plan as if everything were given up.")
 @click.option(
     "--verify/--no-verify",
     default=True,
-    help="Read all that would be restored and replayed, or believe the logs. [default: --verify]",
+    help="Read and verify everything that would be restored and replayed. [default: --verify]",
 )
 @json_option
 def recover_command(
@@ -57,16 +61,18 @@ def recover_command(
     verify: bool,
     screen: Screen,
 ) -> None:
-    """Print what a start would recover.
+    """Show what a start would recover, without starting.
 
-    Nothing is claimed or changed. Ends with 0 if it would land on the highest acknowledged
-    epoch, with 1 if it would but had to pass over a damaged checkpoint, with 5 if only a person's
-    flag lets it go on.
+    Claims and changes nothing. Exits with 0 if a start would land on the highest acknowledged
+    epoch, 1 if it would but has to skip a damaged checkpoint, 5 if it needs a flag that only a
+    person can give.
     """
     if not dry_run:
         raise click.UsageError(ONLY_DRY)
     if start_fresh and lose_after is not None:
-        raise click.UsageError("--start-fresh gives up everything: --lose-after says nothing then")
+        raise click.UsageError(
+            "--start-fresh gives up everything: --lose-after has no meaning with it"
+        )
     home = _home(home_target, may_be_new=take_over_home)
     checkpointer = target.to_read()
     require_log(checkpointer)

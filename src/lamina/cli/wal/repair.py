@@ -15,11 +15,9 @@ from lamina.wal.repair import Repair, plan_repair, repair
 @click.command("repair")
 @home_option
 @click.argument("segment", metavar="SEGMENT")
-@click.option("--dry-run", is_flag=True, help="Only say what would be cut.")
-@click.option(
-    "--damage", is_flag=True, help="Cut at damage, too: everything behind it goes with it."
-)
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Show what would be cut and change nothing.")
+@click.option("--damage", is_flag=True, help="Cut at damage, too, with everything behind it.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 def wal_repair_command(
     *,
@@ -32,9 +30,9 @@ def wal_repair_command(
 ) -> None:
     """Cut the torn end off a segment.
 
-    What is cut is kept in a file beside it. No recovery needs this: it passes over a torn
-    end. It is for people who want to read a log with other tools. Refused while
-    another process has the lock of the home or of the core.
+    What is cut is kept in a file next to the segment. Recovery does not need this, since it skips
+    a torn end; it is for reading a log with other tools. Refused while another process holds the
+    lock of the home or of the core.
     """
     require_somebody(yes=yes, dry_run=dry_run, does="cuts a file")
     home = home_target.to_read()

@@ -28,12 +28,12 @@ COLUMNS = ("SEVERITY", "CODE", "FILE", ">BYTE", "MESSAGE", "EXPECTED", "ACTUAL")
 @click.argument("segments", metavar="[SEGMENT]...", nargs=-1)
 @json_option
 def wal_verify_command(home_target: HomeTarget, segments: tuple[str, ...], screen: Screen) -> None:
-    """Read every byte of segments.
+    """Verify every byte of the log.
 
-    Of all of them, if none is named; then it is also checked that they hold every
-    record that a COMMIT names, and that none is gone that holds an epoch after the last
-    checkpoint. Ends with 0 if all is well, with 1 if there are warnings, with 4 if anything is
-    damaged or gone. A torn end is a note: a crash leaves it behind, and a recovery passes over it.
+    Reads the segments that are named, or all of them. For all it also checks that every record
+    that a COMMIT names is there, and that no segment is missing that has epochs after the last
+    checkpoint. Exits with 0 if all is well, 1 if there are warnings, 4 if anything is damaged or
+    missing. A torn end is only a note: a crash leaves it behind, and recovery skips it.
     """
     disk = home_target.disk()
     troubles, identity = _identity(home_target)
