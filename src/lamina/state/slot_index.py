@@ -17,7 +17,7 @@ from lamina.state.vnodes import Mask, Rows, Slots
 
 FEW = 64  # so few are looked up one by one
 DENSE = 32  # rows for each that is asked for
-ROWS_PER_BUCKET = 16
+ROWS_PER_BUCKET = 8
 BITS_PER_ROW = 8
 
 

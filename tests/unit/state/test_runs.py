@@ -12,7 +12,15 @@ import pytest
 from lamina.errors import Corrupt, UsageError
 from lamina.state import run_file
 from lamina.state.partition import StatePartition
-from lamina.state.run import Run, TimeRange, find, run_of_batch, slots_of_batch, sort_order
+from lamina.state.run import (
+    Run,
+    TimeRange,
+    by_slot,
+    find,
+    run_of_batch,
+    slots_of_batch,
+    sort_order,
+)
 from lamina.state.run_file import open_run, write_run
 from lamina.state.scanning import scan_runs
 from lamina.state.schema import schema_of_run
@@ -152,3 +160,16 @@ def test_an_arrow_batch_of_somebody_else_is_no_run() -> None:
         run_of_batch(pa.record_batch({"_slot": pa.array([1], pa.uint64())}))
     with pytest.raises(Corrupt, match="not a run of keyed state"):
         schema_of_run(pa.schema([("a", pa.int64())], {b"lamina.keys": b"x"}))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 64, 65, 10_000])
+@pytest.mark.parametrize("spread", [1, 7, 2**12, 2**64 - 1])
+def test_rows_come_by_slot_and_those_of_one_slot_as_they_came(rows: int, spread: int) -> None:
+    """Also slots that differ only in the bits whose place the row's number takes."""
+    slots = np.random.default_rng(rows).integers(0, spread, rows, np.uint64, endpoint=True)
+    assert by_slot(slots).tolist() == np.argsort(slots, kind="stable").tolist()
+
+
+def test_the_highest_slots_are_sorted_too() -> None:
+    slots = np.array([2**64 - 1, 2**64 - 2, 0, 2**64 - 1, 2**63], np.uint64)
+    assert by_slot(slots).tolist() == [2, 4, 1, 0, 3]
