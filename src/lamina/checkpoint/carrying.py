@@ -1,7 +1,7 @@
 """What a checkpoint has that no pipeline of Lamina's changes: the next one has it, too.
 
 States without a key space, runs without keyed columns and the table store's path come from
-LaminarDB (`lamina import`) or from programs that use the checkpointer by itself.
+LaminarDB (`lamina import`) or from programs that use the checkpointer on its own.
 """
 
 from __future__ import annotations

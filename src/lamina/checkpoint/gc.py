@@ -3,7 +3,7 @@
 1. FORGET in the log: from here on the checkpoints do not exist, and nobody can pin them.
 2. Delete what no checkpoint that exists names, folder by folder, begin.json last.
 
-Killed anywhere, the next run finds the same garbage and goes on.
+Killed anywhere, the next run finds the same garbage and continues.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long work tells how far it is; the command line draws it, a library user may ignore it."""
+"""Progress reports of long work: the command line draws them, a library user may ignore them."""
 
 from __future__ import annotations
 

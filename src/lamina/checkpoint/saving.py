@@ -1,7 +1,7 @@
 """Checkpoints of keyed state, made beside further epochs: they read lists that never change.
 
 If a log entry was put and no answer came, the next attempt looks first: what exists is used. If the
-log goes on from something else than this process thinks, or the parent's manifest is damaged, the
+log continues from something else than this process thinks, or the parent's manifest is damaged, the
 next checkpoint is a full one: it builds on nothing.
 """
 

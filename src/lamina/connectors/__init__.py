@@ -2,7 +2,8 @@
 
 kinds, registry   what a connector declares, and the one list of all of them
 opening, options  from the definitions of a pipeline to open sources and sinks
-files             files of a folder as a source; file_*, folder, read_files, partitions serve it
+files             which files of a folder an epoch reads; folder, read_files, file_status serve it
+spark_files       how Spark reads them; file_frames, json_text, partitions, reader_options serve it
 trades, nexmark   generated rows; generators is what they share
 parquet, console  sinks; sink_log and positions remember where each of them stands
 memory            a sink for tests

@@ -1,4 +1,4 @@
-"""Sources that make their rows up, the same every time: row n depends on the options and n alone.
+"""Sources that generate their rows: row n depends only on the options and n, so it never changes.
 
 Rows are Spark expressions over their numbers: nothing runs in Python.
 """

@@ -1,4 +1,4 @@
-"""JSON held to its word: a line is one value to its end; with `multiLine` a whole file is.
+"""A JSON line must be exactly one value; with `multiLine` a whole file must be.
 
 Spark's reader parses the first value of a line and looks no further: of `{..}{..}` and `{..} rest`
 what follows would be lost. So beside it the lines are read as text and looked at (`no_rest`), in
@@ -7,7 +7,7 @@ are parsed by `from_json`, which is the same parser, and costs twice as much (`r
 
 Whether a line is one value is found out in the JVM, cheapest first. `}` is only at the end of most
 lines. Else a mark is put behind the line, in a list of both: if the mark is the second element, the
-first was all of the line. The mark is drawn by chance: no line can bring it along.
+first was all of the line. The mark is random, so no line can contain it.
 """
 
 from __future__ import annotations

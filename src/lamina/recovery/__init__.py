@@ -3,6 +3,7 @@
 manager    all of it, in this order
 identity   before the claim: to whom home, store and sinks belong
 scan       what home, store and sinks hold; the plan itself is protocol.recovery
+rehearsal  what a start would do, without claiming anything
 operators  keyed state from checkpoint and log
 state      what a recovery gives back; report says it for people
 """

@@ -6,5 +6,6 @@ run         a run in memory; run_file: as a file; local: the folder of a process
 partition   a short list of runs, and look-ups in them; operator: all partitions of one state
 changes     new rows as a run; folding: several new values of a key as one
 merge       merge functions; merge_* implement them
-tiers       which runs to compact; layers: runs of several old partitions as one
+scanning    several runs as one: newest wins; tiers: which runs to compact
+layers      runs of several old partitions as one
 """

@@ -1,8 +1,8 @@
-"""All partitions of one operator: what of its state lies where.
+"""All partitions of one operator: where its state is.
 
 The lists of runs are values. A new epoch puts a run on top of some of them, a compaction puts one
 in the place of several, a checkpoint notes under which entry the store has a run: each gives new
-lists, and whoever reads older ones goes on.
+lists, and readers of older ones are not disturbed.
 """
 
 from __future__ import annotations

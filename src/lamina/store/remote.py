@@ -1,7 +1,7 @@
 """S3, Google Cloud Storage and Azure Blob Storage, through obstore.
 
 obstore's own retries are off: after a lost answer it would repeat a create-only put by itself and
-tell the winner that somebody else was there first. RetryingStore does it with open eyes.
+tell the winner that another writer was first. RetryingStore repeats it, and reads back.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Trying again, by cause: timeouts, resets, 429 and 5xx; never what a second try cannot mend.
+"""Trying again, by cause: timeouts, resets, 429 and 5xx; never what a second try cannot fix.
 
 Waits grow exponentially and are drawn at random from zero to their limit (full jitter), so that
 many clients that failed together do not come back together. One budget of seconds bounds it all.

@@ -1,4 +1,4 @@
-"""What tests of programs that use Lamina need: faults on order, and a clock that stands still."""
+"""For tests of programs that use Lamina: injected faults, and a clock that does not move."""
 
 from lamina.testing.clock import ManualClock
 from lamina.testing.faulty import Fault, FaultKind, FaultyStore, Killed

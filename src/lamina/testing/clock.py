@@ -1,4 +1,4 @@
-"""A clock that only moves when somebody waits, and chance that repeats."""
+"""A clock that moves only when somebody waits, and random numbers that repeat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store with faults on order: the network and the servers of a bad day, seeded.
+"""A store that fails on request, as networks and servers do; a seed repeats the failures.
 
 A fault strikes the k-th call of an operation (`Fault("put", KILL_AFTER, call=3)`) or every call
 with a probability. Whether it does depends on the seed, the operation and the number of the call

@@ -1,6 +1,6 @@
-"""Repair: a person's explicit verb. It looks, says what it would cut, keeps what it cuts.
+"""Repair, for people: it looks, says what it would cut, and keeps what it cuts.
 
-Recovery never needs it: a torn tail is left aside there. It is for a log that somebody wants to
+Recovery never needs it: it passes over a torn end. It is for a log that somebody wants to
 read with other tools, or go on writing to in the same file.
 """
 

@@ -1,4 +1,4 @@
-"""What a folder of segments holds, by their headers: where a new writer may go on."""
+"""What a folder of segments holds, by their headers: where a new writer may continue."""
 
 from __future__ import annotations
 

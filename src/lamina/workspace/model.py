@@ -1,4 +1,4 @@
-"""What is said about a pipeline's place: who writes, where a run lies, what was staged."""
+"""What is said about a pipeline's place: who writes, where a run is, what was staged."""
 
 from __future__ import annotations
 

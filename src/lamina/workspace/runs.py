@@ -1,4 +1,4 @@
-"""Runs that are in the WAL, mapped where they lie."""
+"""Runs that are in the WAL, mapped in place."""
 
 from __future__ import annotations
 
