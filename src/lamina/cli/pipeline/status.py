@@ -1,14 +1,8 @@
-"""`lamina status`: where a pipeline is, from its files alone; running or dead, it is the same.
-
-Epoch, offsets, watermark and checkpoint are read from the logs, as a start would read them. What
-the process says of itself (status.json) only adds what no log has: rows a second, and its last
-words.
-"""
+"""`lamina status`: how far a pipeline has come, from its files alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -22,52 +16,12 @@ from lamina.cli.support.screen import Screen, json_option
 from lamina.cli.support.shapes import Shape
 from lamina.cli.support.target import open_at, require_log
 from lamina.cli.support.words import counted, size, utc
-from lamina.disk.base import Disk
 from lamina.errors import NotFound
 from lamina.format.manifest import ConnectorCheckpoint
-from lamina.recovery import Proof, RecoveredState, Rehearsal, rehearse
-from lamina.running.control import Process, Status, read_status
-from lamina.running.holder import find_holder, is_own_status
+from lamina.front.status import PipelineStatus, look_up, sink_epochs
+from lamina.recovery import RecoveredState
+from lamina.running.holder import is_own_status
 from lamina.wal.home import Home
-from lamina.wal.scan import all_segments
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """All that the files say."""
-
-    home: str
-    store: str
-    rehearsal: Rehearsal | None  # None: it starts for the first time, there is no log yet
-    holder: Process | None
-    said: Status | None
-    segments: int
-    wal_bytes: int
-    sinks: dict[str, int]  # the last epoch that each has
-
-    @property
-    def epoch(self) -> int:
-        head = self.rehearsal.state.head if self.rehearsal else None
-        return head.epoch if head else 0
-
-    @property
-    def saved_epoch(self) -> int:
-        newest = self.rehearsal.history.newest if self.rehearsal else None
-        return newest.epoch if newest else 0
-
-    @property
-    def state(self) -> str:
-        """In a few words: what a process does now, or how the last one ended."""
-        said = self.said
-        if self.holder is not None:
-            mine = is_own_status(said, self.holder)
-            return said.phase if mine and said is not None else "in use"
-        if said is None:
-            return "not running"
-        if said.is_over or said.process.is_here:
-            return f"not running: it {said.phase if said.is_over else 'was killed'}"
-        when = utc(said.updated_ms)
-        return f"not running: last seen {said.phase} on {said.host} (pid {said.pid}) at {when}"
 
 
 @click.command("status")
@@ -87,39 +41,19 @@ def status_command(
     if pipeline is None and (home is None or store is None):
         raise click.UsageError("Name the pipeline file, or give --home and --store.")
     place = place_of(pipeline or "pipeline", home, store)
-    sinks = None if pipeline is None else _positions(place)
-    found = look(place.home, place.store, sinks)
+    sinks = None if pipeline is None else sink_epochs(place)
+    found = look_up(place.home, place.store, lambda: _open(place), sinks)
     if screen.as_json:
         screen.json(shape(found))
     else:
         _print(screen, found)
 
 
-def look(home: Path, store: str, sinks: dict[str, int] | None) -> Found:
-    """Read the logs as a start would, and who is there now."""
-    said = read_status(home)
-    holder = find_holder(home, said)
-    known = sinks if sinks is not None else dict(said.sinks) if said else {}
-    try:
-        target = _home(home)
-        checkpointer = Checkpointer(open_at(store, {}, writable=False), vnode_count=None)
-        require_log(checkpointer)
-    except NotFound:
-        if holder is None:
-            raise
-        return Found(str(home.absolute()), store, None, holder, said, 0, 0, known)
-    rehearsal = rehearse(target, checkpointer, proof=Proof(verify=False))
-    sizes = list(_sizes(target.disk))
-    return Found(
-        home=target.disk.root,
-        store=checkpointer.store.url,
-        rehearsal=rehearsal,
-        holder=holder,
-        said=said,
-        segments=len(sizes),
-        wal_bytes=sum(sizes),
-        sinks=known,
-    )
+def _open(place: PipelinePlace) -> tuple[Home, Checkpointer]:
+    home = _home(place.home)
+    checkpointer = Checkpointer(open_at(place.store, {}, writable=False), vnode_count=None)
+    require_log(checkpointer)
+    return home, checkpointer
 
 
 def _home(home: Path) -> Home:
@@ -130,26 +64,21 @@ def _home(home: Path) -> Home:
         raise NotFound(error.message, where=error.where, advice=advice) from error
 
 
-def _positions(place: PipelinePlace) -> dict[str, int]:
-    """What each sink of the file says itself."""
-    from lamina.connectors.opening import open_sinks  # noqa: PLC0415  slow to import
-
-    pipeline = place.read()
-    file = str(place.file)
-    opened = open_sinks(pipeline, place.folder, home=place.home, file=file)
-    positions = {name: sink.position() for name, sink in opened.items()}
-    return {name: at.point.epoch if at.point else 0 for name, at in positions.items()}
-
-
-def _sizes(disk: Disk) -> Iterator[int]:
-    for path in all_segments(disk):
-        try:
-            yield disk.size(path)
-        except NotFound:
-            continue  # a running pipeline has dropped it meanwhile
+def _state(found: PipelineStatus) -> str:
+    """In a few words: what a process does now, or how the last one ended."""
+    said = found.said
+    if found.holder is not None:
+        mine = is_own_status(said, found.holder)
+        return said.phase if mine and said is not None else "in use"
+    if said is None:
+        return "not running"
+    if said.is_over or said.process.is_here:
+        return f"not running: it {said.phase if said.is_over else 'was killed'}"
+    when = utc(said.updated_ms)
+    return f"not running: last seen {said.phase} on {said.host} (pid {said.pid}) at {when}"
 
 
-def shape(found: Found) -> Shape:
+def shape(found: PipelineStatus) -> Shape:
     rehearsal, holder = found.rehearsal, found.holder
     state = rehearsal.state if rehearsal else None
     offsets = state.source_offsets if state else {}
@@ -159,7 +88,7 @@ def shape(found: Found) -> Shape:
         "store": found.store,
         "running": holder is not None,
         "process": None if holder is None else {"pid": holder.pid, "host": holder.host},
-        "state": found.state,
+        "state": _state(found),
         "epoch": found.epoch,
         "watermark": state.watermark if state else None,
         "source_watermarks": dict(state.source_watermarks) if state else {},
@@ -175,7 +104,7 @@ def shape(found: Found) -> Shape:
     }
 
 
-def _print(screen: Screen, found: Found) -> None:
+def _print(screen: Screen, found: PipelineStatus) -> None:
     for name, text in _lines(found):
         screen.line(f"{name + ':':<12}{text}")
     rows = _sources(found.rehearsal.state) if found.rehearsal else []
@@ -199,11 +128,11 @@ def _offsets(found: ConnectorCheckpoint) -> str:
     return ", ".join(f"{key}={value}" for key, value in sorted(found.offsets.items()))
 
 
-def _lines(found: Found) -> Iterator[tuple[str, str]]:
+def _lines(found: PipelineStatus) -> Iterator[tuple[str, str]]:
     holder, said, rehearsal = found.holder, found.said, found.rehearsal
     newest = rehearsal.history.newest if rehearsal else None
     by = f" (pid {holder.pid} on {holder.host})" if holder else ""
-    yield "state", found.state + by
+    yield "state", _state(found) + by
     yield "home", found.home
     yield "store", found.store
     yield "epoch", str(found.epoch)

@@ -1,0 +1,100 @@
+"""How far a pipeline has come, from its files alone: the same whether it runs or not.
+
+Epoch, offsets, watermark and checkpoint are read from the logs, as a start would read them. What
+the process says of itself (status.json) only adds what no log has: rows a second, and how it ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lamina.checkpoint.checkpointer import Checkpointer
+from lamina.disk.base import Disk
+from lamina.errors import NotFound
+from lamina.front.places import PipelinePlace
+from lamina.recovery import Proof, Rehearsal, rehearse
+from lamina.running.control import Process, Status, read_status
+from lamina.running.holder import find_holder
+from lamina.wal.home import Home
+from lamina.wal.scan import all_segments
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStatus:
+    """All that the files say."""
+
+    home: str
+    store: str
+    rehearsal: Rehearsal | None  # None: it starts for the first time, there is no log yet
+    holder: Process | None  # the process that runs it now
+    said: Status | None
+    segments: int
+    wal_bytes: int
+    sinks: Mapping[str, int]  # the last epoch that each has
+
+    @property
+    def epoch(self) -> int:
+        """The last committed one; 0 if there is none."""
+        head = self.rehearsal.state.head if self.rehearsal else None
+        return head.epoch if head else 0
+
+    @property
+    def saved_epoch(self) -> int:
+        """That of the newest checkpoint; 0 if there is none."""
+        newest = self.rehearsal.history.newest if self.rehearsal else None
+        return newest.epoch if newest else 0
+
+
+def look_up(
+    home: Path,
+    store: str,
+    opened: Callable[[], tuple[Home, Checkpointer]],
+    sinks: Mapping[str, int] | None = None,
+) -> PipelineStatus:
+    """Read the logs as a start would, and see who is there now; nothing is claimed or changed.
+
+    *opened* opens home and store to read. If it raises NotFound while a process holds the home,
+    that process is just starting. Without *sinks* they are those that the last process named.
+    """
+    said = read_status(home)
+    holder = find_holder(home, said)
+    known = sinks if sinks is not None else dict(said.sinks) if said else {}
+    try:
+        found, checkpointer = opened()
+    except NotFound:
+        if holder is None:
+            raise
+        return PipelineStatus(str(home.absolute()), store, None, holder, said, 0, 0, known)
+    rehearsal = rehearse(found, checkpointer, proof=Proof(verify=False))
+    sizes = list(_sizes(found.disk))
+    return PipelineStatus(
+        home=found.disk.root,
+        store=checkpointer.store.url,
+        rehearsal=rehearsal,
+        holder=holder,
+        said=said,
+        segments=len(sizes),
+        wal_bytes=sum(sizes),
+        sinks=known,
+    )
+
+
+def sink_epochs(place: PipelinePlace) -> dict[str, int]:
+    """The last epoch of each sink of a pipeline file, as the sink itself says."""
+    from lamina.connectors.opening import open_sinks  # noqa: PLC0415  slow to import
+
+    pipeline = place.read()
+    file = str(place.file)
+    opened = open_sinks(pipeline, place.folder, home=place.home, file=file)
+    positions = {name: sink.position() for name, sink in opened.items()}
+    return {name: at.point.epoch if at.point else 0 for name, at in positions.items()}
+
+
+def _sizes(disk: Disk) -> Iterator[int]:
+    for path in all_segments(disk):
+        try:
+            yield disk.size(path)
+        except NotFound:
+            continue  # a running pipeline has dropped it meanwhile
