@@ -38,7 +38,6 @@ from lamina.protocol.recovery import Plan
 from lamina.protocol.retention import wal_floor
 from lamina.protocol.sinks import Publish, SinkPosition, check_fence, decide_publish
 from lamina.recovery import Recovered, RecoveredState, RecoveryConfig, RecoveryManager
-from lamina.recovery.ranges import read_ranges
 from lamina.store.base import Store
 from lamina.testing import ManualClock
 from lamina.wal import drop_driver_segments, drop_segments
@@ -347,7 +346,7 @@ class Process:
         changes: dict[Place, dict[bytes, bytes | None]] = {}
         for place in commit.ranges:
             entries = changes.setdefault((place.operator, place.core), {})
-            [record] = read_ranges(found.disk, [place])
+            [record] = found.wal.records([place])
             entries.update(entries_of(record.batch()))
         return changes
 

@@ -58,7 +58,7 @@ def test_a_seed_of_the_real_code_replays_to_the_same_outcome(tmp_path: Path) -> 
 
 
 def nothing_is_replayed(patch: Patch) -> None:
-    patch(manager.RecoveryManager, "_prove", lambda *_: ())
+    patch(manager, "_prove", lambda *_: ())
 
 
 def a_commit_is_acknowledged_before_its_sync(patch: Patch) -> None:

@@ -5,41 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from lamina.disk.base import Disk
 from lamina.embedded.table import Table
 from lamina.format.commit import CommitRecord
 from lamina.format.manifest_model import CheckpointManifest
 from lamina.recovery.operators import FoundState, found_states
 from lamina.state.operator import OperatorState
-from lamina.workspace.runs import EpochRange
+from lamina.workspace.ranges import RangeReader
+from lamina.workspace.runs import ranges_of
 
 
 def load_states(
     base: CheckpointManifest | None,
     files: Mapping[str, Path],
     commits: Iterable[CommitRecord],
-    disk: Disk,
+    wal: RangeReader,
     *,
     tables: Mapping[str, Table],
     partitions: int,
     only: str | None = None,
 ) -> dict[str, OperatorState]:
     """As *base* and *commits* have them, by name; a table that they do not know is empty."""
-    found = found_states(base, files, ranges_of(commits), disk, only=only)
+    found = found_states(base, files, ranges_of(commits), wal, only=only)
     names = {*found, *tables} if only is None else {only}
     return {
         name: _state(name, found.get(name, FoundState()), tables.get(name), partitions)
         for name in sorted(names)
     }
-
-
-def ranges_of(commits: Iterable[CommitRecord]) -> list[EpochRange]:
-    """Where the runs of commits are in the WAL, oldest first."""
-    return [
-        EpochRange(place, commit.epoch, commit.partitions)
-        for commit in commits
-        for place in commit.ranges
-    ]
 
 
 def _state(name: str, found: FoundState, known: Table | None, partitions: int) -> OperatorState:

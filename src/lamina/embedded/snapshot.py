@@ -127,7 +127,7 @@ def _operators(
     manifest: CheckpointManifest, files: dict[str, Path], table: str | None
 ) -> dict[str, OperatorState]:
     operators = {}
-    for name, found in found_states(manifest, files, (), None, only=table).items():
+    for name, found in found_states(manifest, files, only=table).items():
         schema = found.schema(name)
         if schema is not None:
             operators[name] = OperatorState.open(schema, 1, placed=found.placed)

@@ -38,6 +38,7 @@ from lamina.state.local import RunFolder
 from lamina.state.merge import Merge
 from lamina.state.operator import OperatorState
 from lamina.state.schema import StateSchema
+from lamina.workspace.ranges import RangeReader
 
 
 class EmbeddedStore:
@@ -70,7 +71,7 @@ class EmbeddedStore:
         self._saves = Saves(
             checkpointer, recovered, folder, self._tables, retain=retain, compression=compression
         )
-        self._take(self._states(state.manifest, state.files, state.replayed))
+        self._take(self._states(state.manifest, state.files, state.replayed, wal=state.wal))
 
     # where it stands
 
@@ -316,13 +317,14 @@ class EmbeddedStore:
         files: Mapping[str, Path],
         commits: Iterable[CommitRecord],
         *,
+        wal: RangeReader | None = None,
         only: str | None = None,
     ) -> dict[str, OperatorState]:
         return load_states(
             base,
             files,
             commits,
-            self._recovered.home.disk,
+            wal or RangeReader(self._recovered.home.disk),
             tables=self._tables,
             partitions=self._partitions,
             only=only,

@@ -15,7 +15,6 @@ from lamina.engine.publishing import check_taken
 from lamina.engine.spelling import stored_name, with_stored_names
 from lamina.engine.states import States
 from lamina.errors import StateChanged
-from lamina.format.commit import CommitRecord
 from lamina.ids import fold
 from lamina.os_errors import typed_errors
 from lamina.pipeline.model import memory_name
@@ -28,7 +27,7 @@ from lamina.state.local import RunFolder
 from lamina.state.run_file import open_run
 from lamina.store import Store
 from lamina.workspace.local import LocalWorkspace
-from lamina.workspace.runs import EpochRange
+from lamina.workspace.runs import ranges_of
 
 
 def open_engine(
@@ -100,8 +99,8 @@ def _open_states(
     Also the plan, in which state has the names that it is stored under.
     """
     state = recovered.state
-    ranges = [each for commit in state.replayed for each in _ranges(commit)]
-    found = found_states(state.manifest, state.files, ranges, space.disk)
+    ranges = ranges_of(state.replayed)
+    found = found_states(state.manifest, state.files, ranges, state.wal)
     states = States(space, settings.partitions)
     states.note_ranges(each.place for each in ranges)
     operators = state.manifest.operators if state.manifest else {}
@@ -138,10 +137,6 @@ def _check_settings(stored: Mapping[str, str], today: Mapping[str, str]) -> None
             f"settings that results depend on have changed: {listed}",
             advice="Use the release of Lamina that made this state, or --start-fresh",
         )
-
-
-def _ranges(commit: CommitRecord) -> list[EpochRange]:
-    return [EpochRange(place, commit.epoch, commit.partitions) for place in commit.ranges]
 
 
 def _with_files(found: FoundState, folder: RunFolder) -> FoundState:

@@ -25,6 +25,7 @@ from lamina.protocol.recovery import point_of
 from lamina.recovery.rehearsal import look, plan_start
 from lamina.recovery.scan import Scan
 from lamina.wal.home import read_home
+from lamina.workspace.ranges import RangeReader
 
 HEAD = "head"
 At = CheckpointId | str | int | None
@@ -37,7 +38,7 @@ class Reached:
     epoch: int
     checkpoint: Committed | None
     commits: tuple[CommitRecord, ...] = ()
-    disk: Disk | None = None  # where the runs of the commits are
+    wal: RangeReader | None = None  # where the runs of the commits are
 
 
 def reach(checkpointer: Checkpointer, at: At, home: Path | None) -> Reached:
@@ -107,7 +108,8 @@ def _reach_epoch(checkpointer: Checkpointer, epoch: int | None, home: Path) -> R
     if not walked or (base is None and walked[-1].parent is not None):
         raise _unreachable(epoch, {}, disk)
     above = [c for c in reversed(walked) if base is None or c.epoch > base.epoch]
-    return Reached(epoch, base, tuple(scan.commits[c.point.digest] for c in above), disk)
+    reached = tuple(scan.commits[c.point.digest] for c in above)
+    return Reached(epoch, base, reached, RangeReader(disk, scan.proven))
 
 
 def _known(scan: Scan) -> dict[str, Commit]:

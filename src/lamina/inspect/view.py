@@ -24,8 +24,7 @@ from lamina.state.operator import OperatorState, columns_of
 from lamina.state.partition import StatePartition, look_up
 from lamina.state.schema import KEYS_META, StateSchema
 from lamina.state.vnodes import SlotRange
-from lamina.wal.reader import SegmentReader
-from lamina.workspace.runs import EpochRange
+from lamina.workspace.runs import EpochRange, ranges_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ class View:
         self.commits: tuple[CommitRecord, ...] = reached.commits
         self.not_keyed = tuple(sorted(not_keyed))
         self.owner: AbstractContextManager[object] | None = None
-        self._disk = reached.disk
+        self._home = reached.wal.where if reached.wal is not None else ""
         self._files = files
         self._log = log
         self._stored: dict[str, OperatorRuns] = {}
@@ -208,18 +207,18 @@ class View:
         stored = FoundState()
         if self.manifest is not None and operator in self._stored:
             files = self._files.fetch(self._stored[operator], report)
-            known = found_states(self.manifest, files, (), None, only=operator)
+            known = found_states(self.manifest, files, only=operator)
             stored = known.get(operator, stored)
         logged = self._log.get(operator, FoundState()).placed
         found = FoundState([*stored.placed, *logged], stored.stored)
         schema = found.schema(operator)
         if schema is None:
             return None
-        home = self._disk.root if self._disk is not None else ""
         return Lists(
             OperatorState.open(schema, self._partitions(operator), placed=found.placed),
             tuple(
-                PlacedIdentity(_identity(found, p.run.name, home), p.within) for p in found.placed
+                PlacedIdentity(_identity(found, p.run.name, self._home), p.within)
+                for p in found.placed
             ),
         )
 
@@ -232,14 +231,10 @@ def look(checkpointer: Checkpointer, reached: Reached, files: RunFiles) -> View:
         manifest = checkpointer.load_manifest(reached.checkpoint.id)
         not_keyed = {n for n, o in manifest.operators.items() if o.keyed is None}
         not_keyed |= set(manifest.operator_states)
-    ranges = [
-        EpochRange(place, commit.epoch, commit.partitions)
-        for commit in reached.commits
-        for place in commit.ranges
-    ]
+    ranges = ranges_of(reached.commits)
     not_keyed |= _without_keys(reached, ranges)
     keyed = [each for each in ranges if each.place.operator not in not_keyed]
-    log = found_states(None, {}, keyed, reached.disk)
+    log = found_states(None, {}, keyed, reached.wal)
     return View(reached, manifest, files, log, frozenset(not_keyed))
 
 
@@ -248,9 +243,9 @@ def _without_keys(reached: Reached, ranges: Sequence[EpochRange]) -> set[str]:
     first = {each.place.operator: each.place for each in reversed(ranges)}
     found = set()
     for name, place in first.items():
-        assert reached.disk is not None
-        reader = SegmentReader(reached.disk, place.segment)
-        schema = reader.at(place.offset, place.size, place.crc).batch().schema
+        assert reached.wal is not None
+        (record,) = reached.wal.records([place])
+        schema = record.batch().schema
         if KEYS_META not in (schema.metadata or {}):
             found.add(name)
     return found

@@ -37,12 +37,12 @@ from lamina.protocol.recovery import Plan
 from lamina.protocol.sinks import SinkPosition
 from lamina.recovery.config import RecoveryConfig, plan_and_take
 from lamina.recovery.identity import find_owners, record_of
-from lamina.recovery.ranges import in_file_order, read_ranges
 from lamina.recovery.report import report_of
 from lamina.recovery.scan import RecoverableSink, Scan, scan_home
 from lamina.recovery.state import RecoveredState
 from lamina.wal.driver_log import DriverLog, driver_generations
 from lamina.wal.home import Home, claim_home, give_home, is_home
+from lamina.workspace.ranges import RangeReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,9 @@ class RecoveryManager:
             positions = {s.name: s.fence(driver.generation, owner) for s in self._sinks}
             scan = self._look(home, driver, positions)
             plan, manifest, files = self._restore(scan, report)
-            replayed = self._prove(scan, plan)
-            self._make_durable(replayed)
+            wal = RangeReader(self._disk, scan.proven)
+            replayed = _prove(wal, scan, plan)
+            wal.sync(replayed)  # a COMMIT may name bytes that are in the page cache only, as it is
             tip = _new_tip(scan.found.history, plan)
             if scan.moving or tip is not None:
                 driver = self._move(home, driver, on_failure, tip)
@@ -113,9 +114,7 @@ class RecoveryManager:
         before = record_of(scan.driver, manifest, replayed)
         if before is not None and self._pipeline is not None:
             summary = replace(summary, changes=changes(before, self._pipeline))
-        state = RecoveredState(
-            self._disk, plan, manifest, replayed, files, summary, driver.generation
-        )
+        state = RecoveredState(wal, plan, manifest, replayed, files, summary, driver.generation)
         return Recovered(state, home, driver, adopted, self._pipeline)
 
     # claim
@@ -221,25 +220,17 @@ class RecoveryManager:
         plan, taken = plan_and_take(scan.found, self._config, take)
         return plan, *(taken or (None, {}))
 
-    def _prove(self, scan: Scan, plan: Plan) -> tuple[CommitRecord, ...]:
-        """Every range that will be replayed reads back with its checksum, before any effect."""
-        replayed = tuple(scan.commits[c.point.digest] for c in plan.replay)
-        for _ in read_ranges(self._disk, in_file_order(replayed)):
-            pass
-        return replayed
-
-    def _make_durable(self, replayed: tuple[CommitRecord, ...]) -> None:
-        """A COMMIT read from the page cache may name a RUN of the same log, not on disk either."""
-        for segment in sorted({place.segment for c in replayed for place in c.ranges}):
-            file = self._disk.open(segment)
-            try:
-                file.sync()
-            finally:
-                file.close()
-
     def _fetch(self, manifest: CheckpointManifest, report: Report) -> dict[str, Path]:
         wanted, limit = manifest.artifacts(), self._config.max_concurrent
         return fetch(self._checkpointer, wanted, self._scratch, limit=limit, report=report)
+
+
+def _prove(wal: RangeReader, scan: Scan, plan: Plan) -> tuple[CommitRecord, ...]:
+    """Every range that will be replayed reads back with its checksum, before any effect."""
+    replayed = tuple(scan.commits[c.point.digest] for c in plan.replay)
+    for _ in wal.records(wal.unproven(replayed)):
+        pass
+    return replayed
 
 
 def _new_tip(history: History, plan: Plan) -> str | None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from lamina.checkpoint.state import restore
-from lamina.disk.base import Disk
 from lamina.errors import Corrupt, StateChanged
 from lamina.format.manifest_model import CheckpointManifest
 from lamina.format.manifest_model import RunEntry as Entry
@@ -18,8 +17,8 @@ from lamina.state.run import Run
 from lamina.state.run_file import open_run, read_run, with_compression
 from lamina.state.schema import StateSchema, check_successor
 from lamina.state.vnodes import SlotRange
-from lamina.wal.reader import SegmentReader
-from lamina.workspace.runs import EpochRange, run_in
+from lamina.workspace.ranges import RangeReader
+from lamina.workspace.runs import EpochRange, wal_runs
 
 
 @dataclass(slots=True)
@@ -54,8 +53,8 @@ class FoundState:
 def found_states(
     manifest: CheckpointManifest | None,
     files: Mapping[str, Path],
-    ranges: Iterable[EpochRange],
-    disk: Disk | None,
+    ranges: Iterable[EpochRange] = (),
+    wal: RangeReader | None = None,
     *,
     only: str | None = None,
 ) -> dict[str, FoundState]:
@@ -67,17 +66,14 @@ def found_states(
                 placed, stored = restore(operator, _opener(files))
                 if placed:
                     found[name] = FoundState(placed, stored)
-    readers: dict[str, SegmentReader] = {}
-    for each in ranges:
-        if only not in (None, each.place.operator):
-            continue
-        assert disk is not None
+    wanted = [each for each in ranges if only in (None, each.place.operator)]
+    if not wanted:
+        return found
+    assert wal is not None
+    for each, run in zip(wanted, wal_runs(wal, wanted), strict=True):
         state = found.setdefault(each.place.operator, FoundState())
         within = SlotRange.of_partition(each.place.core, each.partitions)
-        segment = each.place.segment
-        if segment not in readers:
-            readers[segment] = SegmentReader(disk, segment)
-        state.placed.append(PlacedRun(run_in(readers[segment], each), within))
+        state.placed.append(PlacedRun(run, within))
     return found
 
 

@@ -26,12 +26,12 @@ from lamina.protocol.history import History
 from lamina.protocol.identity import check_claim
 from lamina.protocol.recovery import Plan
 from lamina.recovery.config import RecoveryConfig, plan_and_take
-from lamina.recovery.ranges import in_file_order, read_ranges
 from lamina.recovery.report import report_of
 from lamina.recovery.scan import RecoverableSink, Scan, scan_home
 from lamina.recovery.state import RecoveredState
 from lamina.wal.home import Home
 from lamina.wal.scan import all_segments
+from lamina.workspace.ranges import RangeReader
 
 LOOKS_MAX = 10
 
@@ -103,12 +103,13 @@ class _Rehearsing:
         manifest, files = taken or (None, {})
         self._check_limit(manifest)
         replayed = tuple(scan.commits[commit.point.digest] for commit in plan.replay)
+        wal = RangeReader(self.home.disk, scan.proven)
         if self.proof.verify:
-            self._prove_ranges(replayed)
+            self._prove_ranges(wal, replayed)
         replayed = _limited(replayed, self.proof)
         seconds = self.clock.monotonic() - started
         summary = report_of(scan, plan, manifest, replayed, seconds=seconds)
-        state = RecoveredState(self.home.disk, plan, manifest, replayed, files, summary)
+        state = RecoveredState(wal, plan, manifest, replayed, files, summary)
         owner = history.home if history.home not in ("", self.home.name) else None
         return Rehearsal(state, history, owner)
 
@@ -159,11 +160,11 @@ class _Rehearsing:
         limit = self.checkpointer.max_concurrent
         run_all(manifest.artifacts(), check, limit=limit, each=note)
 
-    def _prove_ranges(self, replayed: tuple[CommitRecord, ...]) -> None:
+    def _prove_ranges(self, wal: RangeReader, replayed: tuple[CommitRecord, ...]) -> None:
         """Every record that would be replayed, by its checksum."""
-        ranges = in_file_order(replayed)
+        ranges = wal.unproven(replayed)
         total, done = sum(place.size for place in ranges), 0
-        for record in read_ranges(self.home.disk, ranges):
+        for record in wal.records(ranges):
             done += record.header.size
             self.report(Progress(done, total, "bytes", record.segment))
 

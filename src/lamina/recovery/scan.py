@@ -16,7 +16,7 @@ from lamina.protocol.sinks import SinkPosition
 from lamina.recovery.state import LeftAside
 from lamina.wal.driver_log import DriverSegmentContent, read_driver_log
 from lamina.wal.home import Home
-from lamina.wal.reader import Clean
+from lamina.wal.reader import Clean, Proven
 from lamina.wal.scan import cores_of, read_tail, segments_of
 
 
@@ -47,6 +47,7 @@ class Scan:
     home: str
     moving: bool  # another home owns the pipeline
     core_segments: frozenset[str]
+    proven: Proven  # records whose checksums were looked at on the way
 
 
 def scan_home(
@@ -61,15 +62,16 @@ def scan_home(
     *own_generation* is left out: it has just been claimed. In a home that does not own the
     pipeline, what its driver log holds has been given up (R2); only its numbers still count (R4).
     """
-    driver = _driver_log(home, own_generation)
+    proven: Proven = set()
+    driver = _driver_log(home, own_generation, proven)
     history = look()
-    if _behind(driver, history):
-        driver = _driver_log(home, own_generation)  # nobody is fenced: it has gone on meanwhile
+    if _behind(driver, history):  # nobody is fenced: it has gone on meanwhile
+        driver = _driver_log(home, own_generation, proven)
     commits = {digest: c for segment in driver for digest, c in segment.known().items()}
     moving = history.home not in ("", home.name)
     check_markers(driver, history)
     cores = [
-        read_tail(home.disk, path, home.identity, judge=False)
+        read_tail(home.disk, path, home.identity, judge=False, proven=proven)
         for core in cores_of(home.disk)
         for path in segments_of(home.disk, core)
     ]
@@ -98,11 +100,14 @@ def scan_home(
         home=home.name,
         moving=moving,
         core_segments=frozenset(tail.path for tail in cores),
+        proven=proven,
     )
 
 
-def _driver_log(home: Home, own_generation: int) -> tuple[DriverSegmentContent, ...]:
-    found = read_driver_log(home.disk, home.identity)
+def _driver_log(
+    home: Home, own_generation: int, proven: Proven
+) -> tuple[DriverSegmentContent, ...]:
+    found = read_driver_log(home.disk, home.identity, proven)
     return tuple(segment for segment in found if segment.generation != own_generation)
 
 

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lamina.checkpoint.parallel import run_all
-from lamina.disk.base import Disk
 from lamina.errors import Corrupt
 from lamina.format.commit import CommitRecord, Point, WalRange
 from lamina.format.manifest_model import CheckpointManifest, ConnectorCheckpoint, RunEntry
 from lamina.os_errors import typed_errors
 from lamina.protocol.identity import PartChange
 from lamina.protocol.recovery import Plan, Skipped
-from lamina.recovery.ranges import read_ranges
+from lamina.workspace.ranges import RangeReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,7 +67,7 @@ class RecoveryReport:
 class RecoveredState:
     """The state at *head*: runs of the checkpoint, then the WAL's, as streams of Arrow batches."""
 
-    disk: Disk
+    wal: RangeReader
     plan: Plan
     manifest: CheckpointManifest | None
     replayed: tuple[CommitRecord, ...]  # oldest first
@@ -133,7 +132,7 @@ class RecoveredState:
         if self.manifest is not None and operator in self.manifest.operators:
             for run in self.manifest.operators[operator].partitions.get(partition, ()):
                 yield from self._run_batches(run)
-        for record in read_ranges(self.disk, self._places.get((operator, partition), ())):
+        for record in self.wal.records(self._places.get((operator, partition), ())):
             yield record.batch()
 
     def apply(self, work: Work, *, parallel: int = 1) -> None:

@@ -39,7 +39,7 @@ from lamina.format.pipeline_record import PipelineRecord
 from lamina.format.wal import DRIVER_CORE, Kind, SegmentHeader
 from lamina.protocol.driver import Adopt, Commit, Segment, check_not_superseded
 from lamina.wal.home import Home
-from lamina.wal.reader import Clean, Record, SegmentReader, Torn
+from lamina.wal.reader import Clean, Proven, Record, SegmentReader, Torn
 from lamina.wal.scan import check_home, segments_of
 from lamina.wal.segment import SegmentWriter
 from lamina.wal.whole import Whole
@@ -255,11 +255,13 @@ class _Content:
     pipeline: PipelineRecord | None = None
 
 
-def read_driver_segment(disk: Disk, path: str, home: bytes) -> DriverSegmentContent:
+def read_driver_segment(
+    disk: Disk, path: str, home: bytes, proven: Proven | None = None
+) -> DriverSegmentContent:
     """Read one segment; a torn tail is left aside and reported, damage is raised."""
     name = parse_segment(path)
     assert isinstance(name, DriverSegment), path
-    reader = SegmentReader(disk, path)
+    reader = SegmentReader(disk, path, proven)
     check_home(reader, home)
     content = _Content()
     for record in reader.records():
@@ -281,9 +283,12 @@ def read_driver_segment(disk: Disk, path: str, home: bytes) -> DriverSegmentCont
     )
 
 
-def read_driver_log(disk: Disk, home: bytes) -> tuple[DriverSegmentContent, ...]:
+def read_driver_log(
+    disk: Disk, home: bytes, proven: Proven | None = None
+) -> tuple[DriverSegmentContent, ...]:
     """Every segment of the home's driver log, oldest first."""
-    return tuple(read_driver_segment(disk, path, home) for path in segments_of(disk, None))
+    paths = segments_of(disk, None)
+    return tuple(read_driver_segment(disk, path, home, proven) for path in paths)
 
 
 def drop_driver_segments(home: Home, floor: int) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from lamina.format.home_names import (
     parse_segment,
 )
 from lamina.format.wal import DRIVER_CORE, HEADER_SIZE, Kind, SegmentHeader
-from lamina.wal.reader import Clean, Damaged, Record, SegmentReader, Torn
+from lamina.wal.reader import Clean, Damaged, Proven, Record, SegmentReader, Torn
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,14 +168,16 @@ class _Walk:
             self.commits.append(record)
 
 
-def read_tail(disk: Disk, path: str, home: bytes, *, judge: bool = True) -> Tail:
+def read_tail(
+    disk: Disk, path: str, home: bytes, *, judge: bool = True, proven: Proven | None = None
+) -> Tail:
     """Walk the headers of a segment; payloads only where nobody has proven them synced.
 
     Without *judge* damage is not raised but told by `end`: bytes that no COMMIT names do not
     exist, and those that one names are proven one by one (R1).
     """
     try:
-        reader = SegmentReader(disk, path)
+        reader = SegmentReader(disk, path, proven)
     except WalDamaged as error:
         if judge:
             raise

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lamina.disk.base import Disk
-from lamina.format.commit import WalRange
+from lamina.format.commit import CommitRecord, WalRange
 from lamina.state.run import Run, run_of_batch
-from lamina.wal.reader import SegmentReader
+from lamina.wal.reader import Record
+from lamina.workspace.ranges import RangeReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,16 +21,32 @@ class EpochRange:
     partitions: int
 
 
+def ranges_of(commits: Iterable[CommitRecord]) -> list[EpochRange]:
+    """Where the runs of commits lie, in their order."""
+    return [
+        EpochRange(place, commit.epoch, commit.partitions)
+        for commit in commits
+        for place in commit.ranges
+    ]
+
+
+def wal_runs(reader: RangeReader, ranges: Iterable[EpochRange]) -> Iterator[Run]:
+    """Committed runs, mapped where they are in the WAL, proven by their checksums."""
+    ranges = list(ranges)
+    records = reader.records((each.place for each in ranges), mapped=True)
+    for each, record in zip(ranges, records, strict=True):
+        yield _run(each, record)
+
+
 def wal_run(disk: Disk, each: EpochRange) -> Run:
     """A committed run, mapped where it is in the WAL, proven by its checksum."""
-    return run_in(SegmentReader(disk, each.place.segment), each)
+    (run,) = wal_runs(RangeReader(disk), [each])
+    return run
 
 
-def run_in(reader: SegmentReader, each: EpochRange) -> Run:
-    """The same in a segment that is open already."""
-    place = each.place
-    batch = reader.at(place.offset, place.size, place.crc, mapped=True).batch()
-    return run_of_batch(batch, name=run_name(place), first_epoch=each.epoch, last_epoch=each.epoch)
+def _run(each: EpochRange, record: Record) -> Run:
+    name = run_name(each.place)
+    return run_of_batch(record.batch(), name=name, first_epoch=each.epoch, last_epoch=each.epoch)
 
 
 def run_name(place: WalRange) -> str:
