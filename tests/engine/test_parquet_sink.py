@@ -148,7 +148,7 @@ def test_a_staged_file_that_is_damaged_is_never_shown(
         sink.publish(publication)
     assert raised.value.where == str(file)
     file.unlink()
-    with pytest.raises(NotFound, match="gone"):
+    with pytest.raises(NotFound, match="is missing"):
         sink.publish(publication)
     assert sink.position().point is None
     assert not list((tmp_path / "out").glob("epoch-*"))
