@@ -164,7 +164,10 @@ class SegmentReader:
         """The record a COMMIT names; WalDamaged unless it is exactly that one."""
         where = self.where(offset)
         if self.header is None or offset + size > self.size or offset % ALIGNMENT:
-            raise WalDamaged(f"{size} bytes are named here, the file has {self.size}", where=where)
+            raise WalDamaged(
+                f"a record of {size} bytes is missing: the file has only {self.size} bytes",
+                where=where,
+            )
         part = self._mapped_part if mapped else self._part
         head = bytes(part(offset, HEADER_SIZE))
         header = decode_record_header(head, offset=offset, binding=self._binding)

@@ -202,7 +202,7 @@ def test_a_committed_range_that_is_missing_stops(line: Pipeline) -> None:
     line.stop()
     path = Path(line.disk.root) / segment
     path.write_bytes(path.read_bytes()[:-64])
-    with pytest.raises(WalDamaged, match="are named here"):
+    with pytest.raises(WalDamaged, match="is missing"):
         line.start()
     path.unlink()
     with pytest.raises(WouldLose, match="epoch 1"):

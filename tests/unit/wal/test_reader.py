@@ -322,7 +322,7 @@ def test_a_named_range_is_never_torn(tmp_path: Path) -> None:
     with pytest.raises(WalDamaged, match="does not match its CRC"):
         SegmentReader(disk, PATH).at(*named)
     write_file(tmp_path, PATH, bytes(data[:-64]))
-    with pytest.raises(WalDamaged, match="are named here"):
+    with pytest.raises(WalDamaged, match="is missing"):
         SegmentReader(disk, PATH).at(*named)
 
 
