@@ -334,7 +334,7 @@ def newest(project: Project) -> Rows:
         ("path 'in', mode 'DROPMALFORMED'", "'mode'"),
         ("path 'in', pathGlobFilter '*.json'", "'pathGlobFilter'"),
         ("path 'in', bad_rows_path 'in/bad'", "would write into the folder"),
-        ("path 'in', bad_rows_path 'out'", "into one folder"),
+        ("path 'in', bad_rows_path 'out'", "into the same folder"),
         ("path 'in', bad_rows_path 'gs://b/bad'", "is a URL"),
     ],
 )

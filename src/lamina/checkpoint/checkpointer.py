@@ -356,7 +356,7 @@ def check_entry(manifest: CheckpointManifest, entry: Checkpoint, where: str) -> 
 def _name(id: CheckpointId, part: PartitionData) -> RunName:
     if not 0 <= part.first_epoch <= part.last_epoch or part.partition < 0:
         raise UsageError(
-            f"a run of partition {part.partition} over epochs {part.first_epoch} to "
-            f"{part.last_epoch} cannot be"
+            f"invalid run: partition {part.partition}, epochs {part.first_epoch} to "
+            f"{part.last_epoch}"
         )
     return RunName(id, part.operator, part.partition, part.first_epoch, part.last_epoch, part.kind)

@@ -42,7 +42,7 @@ def check_connectors(pipeline: Pipeline, folder: Path, *, file: str = "pipeline"
         for path in _folders(sink, OptionType.OUTPUT, folder, file):
             other = writers.setdefault(path, sink.name)
             if other != sink.name:
-                message = f"{other!r} and {sink.name!r} would write into one folder"
+                message = f"{other!r} and {sink.name!r} would write into the same folder"
                 raise bad_at(message, file, sink.place, "Give each a path of its own")
             for source in pipeline.sources.values():
                 _check_not_read(sink, path, source, folder, file)

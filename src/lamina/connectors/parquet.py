@@ -181,7 +181,7 @@ class ParquetSink:
                 if names.decode_old_entry(opened.read(), str(path))[1] == point:
                     return
         except (FileNotFoundError, NotADirectoryError):
-            message = "a folder stands where the output of an epoch should appear"
+            message = "another folder is where the output of an epoch should appear"
             raise Diverged(message, where=str(target), advice=IN_THE_WAY) from None
         raise Diverged("the sink holds another history of this epoch", where=str(target))
 
@@ -209,7 +209,7 @@ class ParquetSink:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise
-            message = "a folder stands where the output of an epoch should appear"
+            message = "another folder is where the output of an epoch should appear"
             raise Diverged(message, where=str(target), advice=IN_THE_WAY) from None
 
     def _check_shown(self, entry: SinkEntry, publication: Publication) -> None:

@@ -39,7 +39,7 @@ def check_staged(disk: Disk, file: StagedFile, *, needed: bool, done: Done) -> T
     except NotFound as error:
         if not needed:
             return None
-        message = "a staged file is gone"
+        message = "a staged file is missing"
         return Trouble(severity, error.code, file.path, 0, message, file.sha256, "", advice)
     done(file.path, size)
     if size != file.size:

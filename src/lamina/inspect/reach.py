@@ -137,7 +137,7 @@ def _unreachable(epoch: int, accepted: dict[int, Commit], disk: Disk) -> NotFoun
         if not min(accepted) <= epoch <= max(accepted):
             why = f"the log has epochs {min(accepted)} to {max(accepted)}"
     return NotFound(
-        f"epoch {epoch} cannot be reached: no checkpoint is of it, and {why}",
+        f"epoch {epoch} cannot be reached: there is no checkpoint of it, and {why}",
         where=disk.root,
         advice="`lamina list` shows the checkpoints, `lamina wal list` the epochs of the log",
     )

@@ -147,7 +147,7 @@ class _Checks:
                     continue
                 other = taken.setdefault(normpath(option.value), sink)
                 if other is not sink:
-                    message = f"the sinks {other.name!r} and {sink.name!r} have one path"
+                    message = f"the sinks {other.name!r} and {sink.name!r} have the same path"
                     raise self._bad(message, sink, "Give each sink a path of its own")
 
     # streams
@@ -195,7 +195,7 @@ class _Checks:
             )
         self._check_emit(shape)
         if shape.is_updating and shape.select.having:
-            message = "HAVING with EMIT ON UPDATE: of a group that no longer meets it the last row"
+            message = "HAVING with EMIT ON UPDATE: the last row of a group that no longer meets it"
             at = shape.select.having[0]
             raise script.bad(f"{message} would stay the newest", at, ADVICE)
         self._check_key_types(shape)
@@ -209,9 +209,9 @@ class _Checks:
             self._inputs[select.table.text.lower()], self._select, self.input_stream
         )
         if kept is None or not is_over(select.where, kept, shape.names.qualifier):
-            message = f"WHERE over the updating stream {updating!r}: of a row that no longer meets"
+            message = f"WHERE over the updating stream {updating!r}: the last version of a row that"
             raise select.script.bad(
-                f"{message} it the last version would stay the newest", select.where[0], ADVICE
+                f"{message} no longer meets it would stay the newest", select.where[0], ADVICE
             )
 
     def _select(self, name: str) -> Select:

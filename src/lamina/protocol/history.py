@@ -254,7 +254,7 @@ def _judge_checkpoint(history: History, body: Checkpoint) -> None:
         )
     if body.parent is not None:
         if history.base is not None and body.parent != history.base:
-            raise Refused(f"checkpoint {body.id} stands on {body.parent}, not on {history.base}")
+            raise Refused(f"checkpoint {body.id} builds on {body.parent}, not on {history.base}")
         parent = history.find(body.parent)
         if parent is None:
             raise NotFound(f"the parent {body.parent} of checkpoint {body.id} does not exist")

@@ -40,7 +40,7 @@ def test_bad_rows_are_a_stream_and_a_sink_that_the_plan_shows(pipeline: Path) ->
     [
         ("path 'out'", "path 's3://bucket/out'", "3:13", "is a URL"),
         ("path 'in'", "path 'gs://bucket/in'", "1:15", "is a URL"),
-        ("path 'bad'", "path 'out'", "1:15", "would write into one folder"),
+        ("path 'bad'", "path 'out'", "1:15", "would write into the same folder"),
         ("path 'bad'", "path 'x/../in/bad'", "1:15", "the source 's' reads"),
         ("path 'out'", "path 'in'", "3:13", "the source 's' reads"),
         ("path 'out'", "path 'out', compression 'zstd'", "3:13", "'compression', which is not"),

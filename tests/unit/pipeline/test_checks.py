@@ -79,7 +79,7 @@ def test_what_works_is_not_refused(text: str) -> None:
         (f"CREATE SOURCE q (a INT) USING x; CREATE STREAM s AS SELECT * FROM trades;{SINK}", "2:15",
          "nothing reads the source 'q'", "Leave it out"),
         (f"CREATE STREAM s AS SELECT * FROM trades;{SINK}\nCREATE SINK b FROM s USING x OPTIONS ("
-         "PATH './o/')", "4:13", "'o' and 'b' have one path", "a path of its own"),
+         "PATH './o/')", "4:13", "'o' and 'b' have the same path", "a path of its own"),
         *((f"CREATE STREAM s AS SELECT 1 AS x FROM trades t GROUP BY vol, {q}{c} EMIT ON UPDATE;"
            f"{SINK}", "2:62", f"'{c}' of type", "") for c in "mvycz" for q in ("", "t.")),
     ],
