@@ -34,5 +34,5 @@ def test_a_full_disk_behind_stdout_gives_one_line_and_no_traceback(store: Path) 
             [LAMINA, "log", "--store", store], stdout=full, stderr=subprocess.PIPE, check=False
         )
     assert ran.returncode == 6
-    assert b"cannot be written" in ran.stderr
+    assert b"cannot write the output" in ran.stderr
     assert b"Traceback" not in ran.stderr
