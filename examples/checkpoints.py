@@ -77,13 +77,13 @@ def changed_part(changed: Mapping[str, int], epoch: int, partition: int) -> Part
 
 def placed_runs(
     checkpointer: Checkpointer, id: lamina.CheckpointId | None
-) -> list[lamina.PlacedRun]:
+) -> list[lamina.PlacedEntry]:
     """What the parent has: it is named again, not uploaded again."""
     if id is None:
         return []
     operators = checkpointer.load_manifest(id).operators
     return [
-        lamina.PlacedRun(name, number, run)
+        lamina.PlacedEntry(name, number, run)
         for name, operator in operators.items()
         for number, runs in operator.partitions.items()
         for run in runs
