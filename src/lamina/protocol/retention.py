@@ -99,7 +99,12 @@ def wal_floor(history: History, retain: int, sink_epochs: Iterable[int]) -> int:
 
 
 def oldest_kept(history: History, retain: int) -> Committed | None:
-    """The oldest checkpoint that recovery may fall back to; savepoints do not count."""
+    """The oldest checkpoint that recovery may fall back to; savepoints do not count.
+
+    None if there is none on the line that counts: then nothing but the log holds that line.
+    """
+    if history.newest is None:
+        return None
     return min(_kept_by_count(history, retain), key=lambda kept: kept.epoch, default=None)
 
 

@@ -73,8 +73,11 @@ def is_home(disk: Disk) -> bool:
     """Whether there is one: reading only. WalDamaged if it has lost its identity."""
     if _read(disk) is not None:
         return True
-    _check_new(disk)
-    return False
+    if not _has_segments(disk):
+        return False
+    if _read(disk) is None:  # a home has its identity before its first segment
+        raise _without_identity(disk)
+    return True  # somebody has made it meanwhile
 
 
 def give_home(home: Home, pipeline: Owner) -> Home:
@@ -108,12 +111,20 @@ def _create(disk: Disk, clock: Clock) -> HomeFile:
 
 def _check_new(disk: Disk) -> None:
     """A home that has lost its identity does not get another: its log would be a stranger's."""
-    if any(name.endswith(".wal") for name in disk.list(DRIVER)):
-        raise WalDamaged(
-            "home.json is missing, and there are segments",
-            where=f"{disk.root}/{IDENTITY}",
-            advice=ADVICE,
-        )
+    if _has_segments(disk):
+        raise _without_identity(disk)
+
+
+def _has_segments(disk: Disk) -> bool:
+    return any(name.endswith(".wal") for name in disk.list(DRIVER))
+
+
+def _without_identity(disk: Disk) -> WalDamaged:
+    return WalDamaged(
+        "home.json is missing, and there are segments",
+        where=f"{disk.root}/{IDENTITY}",
+        advice=ADVICE,
+    )
 
 
 def _write(disk: Disk, content: HomeFile, tag: str) -> None:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import pytest
 
 from lamina.errors import UsageError
-from lamina.format.log import Begin
+from lamina.format.log import Begin, Takeover
 from lamina.protocol.retention import (
     Fate,
     fate_of,
     forgotten,
     held,
     line_of,
+    oldest_kept,
     plan_forget,
     plan_sweep,
     wal_floor,
 )
-from tests.support.checkpoints import Scribe, cid
+from tests.support.checkpoints import HOME, Scribe, cid
 
 
 def line_of_five() -> Scribe:
@@ -151,6 +152,15 @@ def test_the_slowest_sink_holds_the_wal_and_a_savepoint_does_not() -> None:
 
 def test_without_a_checkpoint_the_whole_wal_is_kept() -> None:
     assert wal_floor(Scribe().take_over(1).history, 3, (7,)) == 0
+
+
+def test_a_checkpoint_that_was_given_up_let_the_log_before_it_go() -> None:
+    scribe = line_of_five()
+    scribe.write(Takeover(2, HOME, tip=""), generation=2)  # --lose-after 7: no checkpoint counts
+    assert wal_floor(scribe.history, 3, ()) == 0
+    assert oldest_kept(scribe.history, 3) is None
+    scribe.checkpoint(6, 60)
+    assert wal_floor(scribe.history, 1, ()) == 60
 
 
 def test_after_a_rewind_the_wal_goes_by_the_line_the_pipeline_is_on() -> None:

@@ -13,6 +13,7 @@ from lamina.format.home_file import decode_home
 from lamina.format.home_names import DriverSegment, segment_path
 from lamina.testing import ManualClock
 from lamina.wal import DriverLog, claim_home, read_driver_log, read_home
+from lamina.wal.home import is_home
 from lamina.wal.scan import read_tail
 from lamina.wal.standalone import CoreWalWriter
 from tests.support.wal_logs import OTHER_HOME, FailingDisk, everything_below
@@ -155,3 +156,24 @@ def test_a_path_out_of_the_home_was_only_asserted(path: str, tmp_path: Path) -> 
         with pytest.raises(BadName, match="inside the home"):
             call(path, 0, 1)
     assert (tmp_path / "x").read_bytes() == b"not ours"
+
+
+def test_a_home_that_was_made_between_two_looks_was_taken_for_one_without_identity(
+    tmp_path: Path,
+) -> None:
+    class Overtaken(LocalDisk):
+        """Another process makes the home after the first look at its identity."""
+
+        looked = False
+
+        def read(self, path: str, offset: int, size: int) -> bytes:
+            try:
+                return super().read(path, offset, size)
+            finally:
+                if not self.looked:
+                    self.looked = True
+                    home = claim(tmp_path)
+                    DriverLog(home, 1, partitions=1).close()
+                    home.release()
+
+    assert is_home(Overtaken(tmp_path / "home"))
