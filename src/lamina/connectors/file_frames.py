@@ -69,6 +69,7 @@ class FileFrames:
         self._json = JsonText(self._options, new_writer_id(SystemClock()), CORRUPT)
         self._names = [_quoted(column.name) for column in source.columns]
         self._reader: DataFrameReader | None = None  # one session for all epochs: made once
+        self._parses_all: Column | None = None  # made once, too
 
     def rows(self, spark: SparkSession, files: FileRange) -> DataFrame:
         """Of a range; without those that cannot be read, if these are kept elsewhere."""
@@ -158,8 +159,10 @@ class FileFrames:
 
     def _all_parsed(self) -> Column:
         """True for every row, which Spark does not know: it has to parse every column."""
-        nulls = [F.col(name).isNull().cast("int") for name in self._names]
-        return reduce(add, nulls) >= 0
+        if self._parses_all is None:
+            nulls = [F.col(name).isNull().cast("int") for name in self._names]
+            self._parses_all = reduce(add, nulls) >= 0
+        return self._parses_all
 
 
 def _union(frames: Iterable[DataFrame]) -> DataFrame:

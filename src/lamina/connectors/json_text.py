@@ -13,11 +13,10 @@ first was all of the line. The mark is random, so no line can contain it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users have it
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 SEVERAL = "lamina: more than one JSON value in"
 SHOWN = 200
@@ -29,38 +28,39 @@ _ALL = (1 << 31) - 1
 _OF_TEXT = ("linesep", "encoding", "charset")
 
 
-@dataclass(frozen=True, slots=True)
 class JsonText:
-    """The text of JSON files, read with the *options* of Spark's JSON reader, in lower case."""
+    """The text of JSON files, read with the *options* of Spark's JSON reader, in lower case.
 
-    options: Mapping[str, str]
-    mark: str
-    corrupt: str  # a column that no source has
+    Every expression is made once: each would be a hundred calls into the JVM, in every epoch.
+    """
+
+    def __init__(self, options: Mapping[str, str], mark: str, corrupt: str) -> None:
+        """*mark* is drawn by chance, *corrupt* a column that no source has."""
+        self.options, self.mark, self.corrupt = options, mark, corrupt
+        self._made: dict[str, Column] = {}
 
     def no_rest(self, spark: SparkSession, paths: Sequence[str], schema: StructType) -> DataFrame:
         """No rows, of any schema; whoever reads them fails at a line with more than one value.
 
         A line whose first value cannot be read is left to Spark's reader, which says why.
         """
-        lines, text = self._lines(self.reader(spark).load(list(paths))), F.col(_TEXT)
-        said = F.concat_ws(" ", F.lit(SEVERAL), F.col(_FILE), F.substring(text, 1, SHOWN))
-        fails = F.when(self._is_one_value(text) | ~self._begins_well(text), F.lit(False))
-        lines = lines.where(fails.otherwise(F.raise_error(said).cast("boolean")))
-        return lines.select(*(F.lit(None).cast(f.dataType).alias(f.name) for f in schema))
+        lines = self._lines(self.reader(spark).load(list(paths)))
+        lines = lines.where(self._once("fails", self._fails))
+        return lines.select(*(self._null(field) for field in schema))
 
     def rows(self, text: DataFrame, columns: str) -> DataFrame:
         """The rows of all lines that can be read; and the other columns of *text*."""
         beside = [name for name in text.columns if name != "value"]
-
-        def readable(rows: Column) -> Column:
-            return F.when(self._is_bad(rows), F.slice(rows, 1, 0)).otherwise(rows)
-
-        rows = F.inline(_let(self._parsed(columns), readable))
+        rows = self._once(f"rows {columns}", lambda: self._readable(columns))
         return self._lines(text, beside).select(*beside, rows).drop(self.corrupt)
 
     def bad_rows(self, text: DataFrame, columns: str) -> DataFrame:
         """The lines that cannot be read, with their files."""
-        lines = self._lines(text).where(_let(self._parsed(columns), self._is_bad))
+
+        def bad() -> Column:
+            return _let(self._parsed(columns), self._is_bad)
+
+        lines = self._lines(text).where(self._once(f"bad {columns}", bad))
         return lines.select(F.col(_FILE).alias("file"), F.col(_TEXT).alias("text"))
 
     def reader(self, spark: SparkSession) -> DataFrameReader:
@@ -74,17 +74,43 @@ class JsonText:
 
     # steps
 
+    def _once(self, name: str, make: Callable[[], Column]) -> Column:
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
+
+    def _null(self, field: StructField) -> Column:
+        key = f"null {field.name} {field.dataType.simpleString()}"
+        return self._once(key, lambda: F.lit(None).cast(field.dataType).alias(field.name))
+
+    def _fails(self) -> Column:
+        """False for every line but one with a rest: that raises an error."""
+        text = F.col(_TEXT)
+        said = F.concat_ws(" ", F.lit(SEVERAL), F.col(_FILE), F.substring(text, 1, SHOWN))
+        fails = F.when(self._is_one_value(text) | ~self._begins_well(text), F.lit(False))
+        return fails.otherwise(F.raise_error(said).cast("boolean"))
+
+    def _readable(self, columns: str) -> Column:
+        def readable(rows: Column) -> Column:
+            return F.when(self._is_bad(rows), F.slice(rows, 1, 0)).otherwise(rows)
+
+        return F.inline(_let(self._parsed(columns), readable))
+
     def _lines(self, text: DataFrame, beside: Sequence[str] = ()) -> DataFrame:
         """Decoded, without a byte order mark; lines of nothing have no rows."""
+        file = self._once("file", lambda: F.col("_metadata.file_path").alias(_FILE))
+        lines = text.select(file, self._once("line", self._line), *beside)
+        return lines.where(
+            self._once("is text", lambda: F.btrim(F.col(_TEXT), F.lit(_BLANK)) != "")
+        )
+
+    def _line(self) -> Column:
         value = F.col("value")
         charset = self.options.get("encoding", self.options.get("charset", "UTF-8"))
         if charset.upper() not in ("UTF-8", "UTF8"):
             value = F.decode(value.cast("binary"), charset)
         marked = value.startswith(_BYTE_ORDER_MARK)
-        value = F.when(marked, F.substring(value, 2, _ALL)).otherwise(value)
-        file = F.col("_metadata.file_path").alias(_FILE)
-        lines = text.select(file, value.alias(_TEXT), *beside)
-        return lines.where(F.btrim(F.col(_TEXT), F.lit(_BLANK)) != "")
+        return F.when(marked, F.substring(value, 2, _ALL)).otherwise(value).alias(_TEXT)
 
     def _is_one_value(self, text: Column) -> Column:
         closes_at_its_end = F.octet_length(F.substring_index(text, "}", 1)) == (
