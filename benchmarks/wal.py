@@ -37,6 +37,7 @@ from lamina.wal.runs import ENTRY_SCHEMA, serialize
 from lamina.wal.segment import SegmentWriter
 from lamina.wal.standalone import CoreWalWriter
 from lamina.wal.standalone.writer import FRAME_BYTES
+from lamina.workspace.local import LocalWorkspace
 
 MIB = 1024 * 1024
 HOME = b"benchmark-home--"
@@ -247,7 +248,7 @@ def _recovery(batches: list[pa.RecordBatch], folder: Path, scale: Scale) -> Iter
 def _prepared(batches: list[pa.RecordBatch], folder: Path, scale: Scale) -> tuple[Path, Path]:
     home, store = folder / "home", folder / "store"
     checkpointer = Checkpointer(open_store(str(store)))
-    manager = RecoveryManager(LocalDisk(home), checkpointer, scratch=folder / "scratch")
+    manager = RecoveryManager(LocalWorkspace(home), checkpointer)
     recovered = manager.run()
     first = CommitRecord(epoch=1, generation=recovered.driver.generation)
     head = recovered.driver.commit(first)
@@ -291,9 +292,8 @@ def recover(home: Path, store: Path, scratch: Path) -> float:
     shutil.rmtree(scratch, ignore_errors=True)
     start = time.perf_counter()
     manager = RecoveryManager(
-        LocalDisk(home),
+        LocalWorkspace(scratch, disk=LocalDisk(home)),
         Checkpointer(open_store(str(store))),
-        scratch=scratch,
         config=RecoveryConfig(max_concurrent=2),
     )
     recovered = manager.run()

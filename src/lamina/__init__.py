@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from lamina.store.base import Store
     from lamina.store.opening import open_store
     from lamina.wal.standalone.logset import LogSet
+    from lamina.workspace.local import LocalWorkspace
 else:
     __getattr__ = exports(
         __name__,
@@ -81,6 +82,7 @@ else:
             "lamina.store.base": "Store",
             "lamina.store.opening": "open_store",
             "lamina.wal.standalone.logset": "LogSet",
+            "lamina.workspace.local": "LocalWorkspace",
         },
     )
 
@@ -95,6 +97,7 @@ __all__ = [
     "Emit",
     "LaminaError",
     "LocalDisk",
+    "LocalWorkspace",
     "LogSet",
     "Merge",
     "PartitionData",

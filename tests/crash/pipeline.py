@@ -45,6 +45,7 @@ from lamina.wal.driver_log import rule_commit
 from lamina.wal.standalone import CoreWalWriter, LogSet
 from lamina.wal.standalone.writer import ENTRY_SCHEMA, OPERATOR
 from tests.crash.disk import RecordingDisk
+from tests.support.workspaces import workspace
 
 CORES = 2
 COUNTS = "counts"  # a second operator on the same cores
@@ -166,9 +167,8 @@ class Process:
         """Claim, look, plan, restore, adopt; the caller judges the state, then `go_on`."""
         sinks = (self.sink,) if self.sink else ()
         self.recovered: Recovered = RecoveryManager(
-            self.disk,
+            workspace(self.disk, self.scratch),
             self.checkpointer,
-            scratch=self.scratch,
             sinks=sinks,
             config=self.config,
             clock=self.clock,

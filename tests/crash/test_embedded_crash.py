@@ -23,6 +23,7 @@ from lamina.testing import ManualClock
 from tests.crash.disk import Call, Image, Platter, RecordingDisk
 from tests.crash.test_crash_states import WatchedMemory, describe
 from tests.support.embedded_stores import KEY, SUM, VALUE, as_dict, kill, rows
+from tests.support.workspaces import workspace
 
 STATES_AT_A_CALL = 60
 """Where the unsynced parts give more combinations, a sample of them is tried."""
@@ -116,7 +117,8 @@ def open_on(
     partitions: int | None = None,
 ) -> EmbeddedStore:
     checkpointer = Checkpointer(objects, max_concurrent_uploads=1, clock=ManualClock(seed))
-    return open_home(disk, checkpointer, scratch, config=CONFIG, partitions=partitions, retain=1)
+    space = workspace(disk, scratch)
+    return open_home(space, checkpointer, config=CONFIG, partitions=partitions, retain=1)
 
 
 def epoch(store: EmbeddedStore, truth: Truth, number: int) -> None:

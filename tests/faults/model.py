@@ -17,10 +17,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from lamina.checkpoint.checkpointer import Checkpointer
-from lamina.disk import LocalDisk
 from lamina.errors import LaminaError
 from lamina.recovery import RecoveredState, RecoveryManager
 from lamina.store.local import LocalStore
+from tests.support.workspaces import workspace
 
 LONG = os.environ.get("LAMINA_FAULTS", "") == "long"
 SEED = int(os.environ.get("LAMINA_FAULTS_SEED", "1"))
@@ -135,7 +135,7 @@ def recover(folders: Folders) -> Image:
     """Claim the home, recover, read everything, let go."""
     with tempfile.TemporaryDirectory(prefix="lamina-recovered-") as scratch:
         checkpointer = Checkpointer(LocalStore(folders.store), max_concurrent_uploads=1)
-        manager = RecoveryManager(LocalDisk(folders.home), checkpointer, scratch=Path(scratch))
+        manager = RecoveryManager(workspace(folders.home, Path(scratch)), checkpointer)
         recovered = manager.run()
         try:
             return image_of(recovered.state)

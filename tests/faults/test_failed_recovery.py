@@ -18,6 +18,7 @@ from lamina.recovery import RecoveryManager
 from lamina.store.local import LocalStore
 from tests.faults import workload
 from tests.faults.model import Folders, Oracle, check_home, recover
+from tests.support.workspaces import workspace
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="there is no /proc")
 
@@ -75,7 +76,7 @@ def fails(folders: Folders, at: int) -> bool:
     """Whether a recovery whose *at*-th sync fails fails."""
     checkpointer = Checkpointer(LocalStore(folders.store))
     disk = Failing(folders.home, at)
-    manager = RecoveryManager(disk, checkpointer, scratch=folders.home.with_name("scratch"))
+    manager = RecoveryManager(workspace(disk, folders.home.with_name("scratch")), checkpointer)
     try:
         manager.run().close()
     except StoreError:

@@ -22,7 +22,6 @@ import pyarrow as pa
 
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.gc import run_gc
-from lamina.disk import LocalDisk
 from lamina.format.commit import AdoptRecord, CheckpointRecord, CommitRecord, Point
 from lamina.format.log import Committed
 from lamina.format.manifest import CheckpointManifest, PlacedEntry, with_runs
@@ -42,6 +41,7 @@ from tests.faults.model import (
     state_of,
     watermark_of,
 )
+from tests.support.workspaces import workspace
 
 Acknowledge = Callable[[int], None]
 SEGMENT_BYTES = 2 * 1024  # an epoch or two: segments end anywhere between checkpoints
@@ -63,9 +63,8 @@ class Pipeline:
         self._settings = settings
         self._checkpointer = Checkpointer(LocalStore(folders.store), max_concurrent_uploads=1)
         manager = RecoveryManager(
-            LocalDisk(folders.home),
+            workspace(folders.home, scratch),
             self._checkpointer,
-            scratch=scratch,
             config=RecoveryConfig(partitions=settings.cores, max_concurrent=1),
         )
         self._recovered: Recovered = manager.run()

@@ -13,13 +13,13 @@ import pytest
 
 from lamina.checkpoint import Checkpointer
 from lamina.checkpoint import state as checkpoint_state
-from lamina.disk import LocalDisk
 from lamina.embedded import EmbeddedStore, Table
 from lamina.embedded.opening import HOME, STORE, open_home
 from lamina.format.home_names import STATE
 from lamina.recovery import RecoveryConfig
 from lamina.state.merge import Merge
 from lamina.store import Data, LocalStore, MemoryStore, Store
+from lamina.workspace.local import LocalWorkspace
 
 KEY = pa.schema([("k", pa.int64())])
 VALUE = pa.schema([("v", pa.int64())])
@@ -37,9 +37,8 @@ def opened(
 ) -> EmbeddedStore:
     """As `lamina.open` does it, with the checkpoints in any store."""
     return open_home(
-        LocalDisk(root / HOME),
+        LocalWorkspace(root / HOME),
         Checkpointer(objects or LocalStore(root / STORE)),
-        root / HOME / STATE,
         config=config or RecoveryConfig(partitions=partitions or 1),
         partitions=partitions,
         retain=retain,

@@ -10,7 +10,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from lamina.checkpoint import Checkpointer
-from lamina.disk import LocalDisk
 from lamina.format.commit import CheckpointRecord, CommitRecord, Point
 from lamina.format.manifest import (
     CheckpointManifest,
@@ -24,6 +23,7 @@ from lamina.recovery import Recovered, RecoveryConfig, RecoveryManager
 from lamina.store import LocalStore
 from lamina.testing import ManualClock
 from lamina.wal.standalone import LogSet
+from tests.support.workspaces import workspace
 
 CHECKPOINTS = (2, 4)
 EPOCHS = 6
@@ -61,9 +61,8 @@ def make_home(folder: Path, *, seed: int = 11) -> HomeAndStore:
     clock = ManualClock(seed=seed, now_ms=1_762_000_000_000)
     checkpointer = Checkpointer(LocalStore(folder / "orders"), clock=clock)
     manager = RecoveryManager(
-        LocalDisk(folder / "home"),
+        workspace(folder / "home", folder / "scratch"),
         checkpointer,
-        scratch=folder / "scratch",
         config=RecoveryConfig(partitions=2),
         clock=clock,
     )

@@ -31,6 +31,7 @@ from lamina.wal.home import read_home
 from lamina.wal.standalone import LogSet
 from tests.support.checkpoints import manifest_of
 from tests.support.wal_logs import apply, batch_of, driver_commit, offsets
+from tests.support.workspaces import workspace
 
 OPERATOR = "state"
 Changes = Mapping[bytes, bytes | None]
@@ -77,9 +78,8 @@ class Pipeline:
         self.processes += 1
         self._checkpointer = self.checkpointer()
         return RecoveryManager(
-            self.disk,
+            workspace(self.disk, self.root / "scratch"),
             self._checkpointer,
-            scratch=self.root / "scratch",
             sinks=self.sinks,
             config=config or RecoveryConfig(partitions=self.cores),
             clock=ManualClock(self.processes),

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
 from lamina.checkpoint.checkpointer import Checkpointer
-from lamina.clock import Clock, SystemClock, new_writer_id
-from lamina.disk import LocalDisk
-from lamina.disk.base import Disk
+from lamina.clock import Clock, SystemClock
 from lamina.embedded.store import EmbeddedStore
 from lamina.errors import UsageError
-from lamina.format.home_names import STATE
-from lamina.os_errors import typed_errors
 from lamina.protocol.retention import check_retain
 from lamina.recovery.config import RecoveryConfig
 from lamina.recovery.manager import Recovered, RecoveryManager
-from lamina.state.local import RunFolder
 from lamina.state.vnodes import check_partitions
 from lamina.store import Store
 from lamina.store import open_store as open_object_store
+from lamina.workspace.base import Workspace
+from lamina.workspace.local import LocalWorkspace
 
 STORE, HOME = "checkpoints", "home"
 
@@ -58,9 +55,8 @@ def open_store(
         partitions=partitions or 1,
     )
     return open_home(
-        LocalDisk(home_path),
+        LocalWorkspace(home_path, clock),
         Checkpointer(store, clock=clock),
-        home_path / STATE,
         config=config,
         partitions=partitions,
         retain=retain,
@@ -69,41 +65,30 @@ def open_store(
 
 
 def open_home(
-    disk: Disk,
+    space: Workspace,
     checkpointer: Checkpointer,
-    local: Path,
     *,
     config: RecoveryConfig,
     partitions: int | None,
     retain: int,
     compression: str | None = None,
 ) -> EmbeddedStore:
-    """The same with a log on any disk; run files are in a folder of their own below *local*.
-
-    That folder is made after the home is claimed: the home makes its own path durable, if it does
-    not find it there already.
-    """
-    clock = checkpointer.clock
-    scratch = local / new_writer_id(clock)
-    manager = RecoveryManager(disk, checkpointer, scratch=scratch, config=config, clock=clock)
-    try:
-        recovered = manager.run()
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
-    try:
-        _prepare(scratch)
-        return EmbeddedStore(
+    """The same in any workspace."""
+    with ExitStack() as on_failure:
+        on_failure.callback(space.discard)
+        clock = checkpointer.clock
+        recovered = RecoveryManager(space, checkpointer, config=config, clock=clock).run()
+        on_failure.callback(recovered.close)
+        store = EmbeddedStore(
             checkpointer,
             recovered,
-            RunFolder(scratch),
+            space,
             partitions=partitions or _partitions(recovered),
             retain=retain,
             compression=compression,
         )
-    except BaseException:
-        recovered.close()
-        raise
+        on_failure.pop_all()
+    return store
 
 
 def places(path_or_url: str | Path, home: str | Path | None) -> tuple[Store, Path]:
@@ -135,12 +120,3 @@ def _partitions(recovered: Recovered) -> int:
         if operator.keyed is not None
     ]
     return max(keyed, default=1)
-
-
-def _prepare(scratch: Path) -> None:
-    """Remove the run files of processes that are gone: this one has the lock of the home."""
-    with typed_errors(scratch):
-        scratch.mkdir(parents=True, exist_ok=True)
-        for folder in scratch.parent.iterdir():
-            if folder != scratch:
-                shutil.rmtree(folder)

@@ -34,10 +34,10 @@ from lamina.ids import CheckpointId
 from lamina.protocol.recovery import point_of
 from lamina.recovery.manager import Recovered
 from lamina.recovery.state import RecoveryReport
-from lamina.state.local import RunFolder
 from lamina.state.merge import Merge
 from lamina.state.operator import OperatorState
 from lamina.state.schema import StateSchema
+from lamina.workspace.base import Workspace
 from lamina.workspace.ranges import RangeReader
 
 
@@ -48,7 +48,7 @@ class EmbeddedStore:
         self,
         checkpointer: Checkpointer,
         recovered: Recovered,
-        folder: RunFolder,
+        space: Workspace,
         *,
         partitions: int,
         retain: int,
@@ -58,7 +58,8 @@ class EmbeddedStore:
         self._checkpointer = checkpointer
         self._recovered = recovered
         self._driver = recovered.driver
-        self._folder = folder
+        self._space = space
+        self._folder = folder = space.run_files
         self._partitions = partitions
         self.report: RecoveryReport = state.report
         self._head: Point | None = state.head
@@ -324,7 +325,7 @@ class EmbeddedStore:
             base,
             files,
             commits,
-            wal or RangeReader(self._recovered.home.disk),
+            wal or self._space.ranges(),
             tables=self._tables,
             partitions=self._partitions,
             only=only,

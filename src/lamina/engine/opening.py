@@ -26,14 +26,14 @@ from lamina.state.layers import PlacedRun
 from lamina.state.local import RunFolder
 from lamina.state.run_file import open_run
 from lamina.store import Store
-from lamina.workspace.local import LocalWorkspace
+from lamina.workspace.base import Workspace
 from lamina.workspace.runs import ranges_of
 
 
 def open_engine(
     plan: EnginePlan,
     *,
-    space: LocalWorkspace,
+    space: Workspace,
     store: Store,
     runner: Runner,
     sources: Mapping[str, Source],
@@ -56,9 +56,8 @@ def open_engine(
     with ExitStack() as on_failure:
         on_failure.callback(space.discard)
         recovered = RecoveryManager(
-            space.disk,
+            space,
             checkpointer,
-            scratch=space.run_files.path,
             sinks=list(sinks.values()),
             pipeline=plan.record(sources),
             config=config,
@@ -91,7 +90,7 @@ def _open_states(
     plan: EnginePlan,
     sources: Mapping[str, Source],
     recovered: Recovered,
-    space: LocalWorkspace,
+    space: Workspace,
     settings: EngineSettings,
 ) -> tuple[EnginePlan, States]:
     """Every stream's state as recovery found it; a stream that is gone keeps its state aside.

@@ -17,7 +17,7 @@ from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.fetching import fetch
 from lamina.checkpoint.progress import Report, silent
 from lamina.clock import Clock, SystemClock, new_writer_id
-from lamina.disk.base import Disk, Lock
+from lamina.disk.base import Lock
 from lamina.errors import AlreadyExists, Fenced
 from lamina.format.commit import AdoptRecord, CommitRecord
 from lamina.format.manifest_model import CheckpointManifest
@@ -40,8 +40,9 @@ from lamina.recovery.identity import find_owners, record_of
 from lamina.recovery.report import report_of
 from lamina.recovery.scan import RecoverableSink, Scan, scan_home
 from lamina.recovery.state import RecoveredState
-from lamina.wal.driver_log import DriverLog, driver_generations
-from lamina.wal.home import Home, claim_home, give_home, is_home
+from lamina.wal.driver_log import DriverLog
+from lamina.wal.home import Home, give_home
+from lamina.workspace.base import Workspace
 from lamina.workspace.ranges import RangeReader
 
 
@@ -65,10 +66,9 @@ class RecoveryManager:
 
     def __init__(
         self,
-        disk: Disk,
+        space: Workspace,
         checkpointer: Checkpointer,
         *,
-        scratch: Path,
         sinks: Sequence[RecoverableSink] = (),
         pipeline: PipelineRecord | None = None,
         config: RecoveryConfig | None = None,
@@ -80,9 +80,8 @@ class RecoveryManager:
         *lock* is the home's, of a caller who has it already and keeps it.
         """
         self._lock = lock
-        self._disk = disk
+        self._space = space
         self._checkpointer = checkpointer
-        self._scratch = scratch
         self._sinks = sinks
         self._pipeline = pipeline
         self._config = config or RecoveryConfig()
@@ -100,7 +99,7 @@ class RecoveryManager:
             positions = {s.name: s.fence(driver.generation, owner) for s in self._sinks}
             scan = self._look(home, driver, positions)
             plan, manifest, files = self._restore(scan, report)
-            wal = RangeReader(self._disk, scan.proven)
+            wal = self._space.ranges(scan.proven)
             replayed = _prove(wal, scan, plan)
             wal.sync(replayed)  # a COMMIT may name bytes that are in the page cache only, as it is
             tip = _new_tip(scan.found.history, plan)
@@ -108,6 +107,7 @@ class RecoveryManager:
                 driver = self._move(home, driver, on_failure, tip)
             adopted = tuple(scan.commits[c.point.digest] for c in plan.adopt.commits)
             driver.adopt(AdoptRecord(plan.head, adopted, plan.adopt.sinks))
+            self._space.prepare_runs()
             on_failure.pop_all()
         seconds = self._clock.monotonic() - started
         summary = report_of(scan, plan, manifest, replayed, seconds=seconds)
@@ -125,8 +125,8 @@ class RecoveryManager:
         A home that is not there yet is made only after that.
         """
         home: Home | None = None
-        if is_home(self._disk):
-            home = claim_home(self._disk, self._clock, self._lock)
+        if self._space.exists():
+            home = self._space.claim(self._clock, self._lock)
             on_failure.callback(home.release)
         history = self._checkpointer.history()
         name = home.name if home else "a new one"
@@ -139,7 +139,7 @@ class RecoveryManager:
             owner = replace(self._pipeline.owner, id=id or new_writer_id(self._clock))
             self._pipeline = replace(self._pipeline, owner=owner)
         if home is None:
-            home = claim_home(self._disk, self._clock, self._lock)
+            home = self._space.claim(self._clock, self._lock)
             on_failure.callback(home.release)
         return home
 
@@ -148,7 +148,7 @@ class RecoveryManager:
         history = self._checkpointer.history()
         check_claim(history, home.name, other_home=self._config.take_over_home)
         sinks = [sink.position().generation for sink in self._sinks]
-        seen = (history.generation, *driver_generations(home.disk), *sinks)
+        seen = (history.generation, *self._space.generations(), *sinks)
         driver = self._open_driver(home, next_generation(seen), on_failure)
         self._checkpointer.log.take_over(
             lambda now: self._owner(now, home),
@@ -166,7 +166,7 @@ class RecoveryManager:
     def _open_driver(self, home: Home, generation: int, on_failure: ExitStack) -> DriverLog:
         while True:
             try:
-                driver = DriverLog(
+                driver = self._space.open_log(
                     home,
                     generation,
                     partitions=self._config.partitions,
@@ -210,8 +210,9 @@ class RecoveryManager:
     ) -> tuple[Plan, CheckpointManifest | None, Mapping[str, Path]]:
         """Plan; fetch and prove what the plan needs."""
         if scan.found.history.checkpoints:
-            with typed_errors(self._scratch):  # not below: a checkpoint is not damaged by it
-                self._scratch.mkdir(parents=True, exist_ok=True)
+            folder = self._space.run_files.path
+            with typed_errors(folder):  # not below: a checkpoint is not damaged by it
+                folder.mkdir(parents=True, exist_ok=True)
 
         def take(id: CheckpointId) -> tuple[CheckpointManifest, Mapping[str, Path]]:
             manifest = self._checkpointer.load_manifest(id)
@@ -222,7 +223,8 @@ class RecoveryManager:
 
     def _fetch(self, manifest: CheckpointManifest, report: Report) -> dict[str, Path]:
         wanted, limit = manifest.artifacts(), self._config.max_concurrent
-        return fetch(self._checkpointer, wanted, self._scratch, limit=limit, report=report)
+        folder = self._space.run_files.path
+        return fetch(self._checkpointer, wanted, folder, limit=limit, report=report)
 
 
 def _prove(wal: RangeReader, scan: Scan, plan: Plan) -> tuple[CommitRecord, ...]:

@@ -1,10 +1,10 @@
-"""What engine, tasks, sinks and people ask of the place where a pipeline lives.
+"""What engine, recovery, tasks, sinks and people ask of the place where a pipeline lives.
 
 `LocalWorkspace` is a home on a file system that all executors see. Names of runs and staged files
 are the workspace's own: whoever has one asks the workspace for what it names.
 
 TaskSpace   for tasks, wherever they run: open runs, put the new one, stage output
-Workspace   for the driver that has claimed the place: prepare, publish from, forget
+Workspace   for the driver: claim, read what was decided, prepare, publish from, forget
 Notes       small files beside the log: what a process says of itself, what people ask of it
 """
 
@@ -16,7 +16,10 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from lamina.clock import Clock
+from lamina.disk.base import Lock
 from lamina.format.commit import WalRange
+from lamina.format.pipeline_record import PipelineRecord
 from lamina.workspace.model import Attempt, RunRef, Staged
 
 if TYPE_CHECKING:
@@ -24,6 +27,10 @@ if TYPE_CHECKING:
 
     from lamina.state.local import RunFolder
     from lamina.state.run import Run
+    from lamina.wal.driver_log import DriverLog
+    from lamina.wal.home import Home
+    from lamina.wal.reader import Proven
+    from lamina.workspace.ranges import RangeReader
 
 
 class TaskSpace(Protocol):
@@ -114,12 +121,48 @@ class Workspace(Protocol):
         """Of this process alone: fetched and compacted runs."""
         ...
 
+    def exists(self) -> bool:
+        """Whether somebody has claimed the place before; reading only.
+
+        WalDamaged if it has lost its identity.
+        """
+        ...
+
+    def claim(self, clock: Clock, held: Lock | None = None) -> Home:
+        """Take the place for this process, and make it if it is new. Fenced if it is taken.
+
+        *held* is the lock of a caller who has it already; it stays the caller's.
+        """
+        ...
+
+    def generations(self) -> Iterable[int]:
+        """Those of every process that has ever claimed the place."""
+        ...
+
+    def open_log(
+        self, home: Home, generation: int, *, partitions: int, pipeline: PipelineRecord | None
+    ) -> DriverLog:
+        """A new log of decisions. AlreadyExists if a process of that generation has one."""
+        ...
+
+    def ranges(self, proven: Proven | None = None) -> RangeReader:
+        """Reads what COMMITs name; *proven* has been checked before."""
+        ...
+
+    def prepare_runs(self) -> None:
+        """Once claimed: the folder of `run_files`, and no longer those of processes before."""
+        ...
+
     def shown(self, nonce: str) -> AbstractContextManager[str]:
         """Something that only a driver of now can have put here; gives what a task opens."""
         ...
 
     def prepare(self, head: int) -> None:
-        """Once claimed and recovered: make room, and drop what no COMMIT up to *head* names."""
+        """Once recovered: make room for output, and drop what no COMMIT up to *head* names."""
+        ...
+
+    def discard(self) -> None:
+        """Remove the run files of this process: it has failed to start."""
         ...
 
     def for_tasks(self) -> TaskSpace:

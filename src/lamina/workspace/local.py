@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lamina.clock import Clock, new_writer_id
+from lamina.clock import Clock, SystemClock, new_writer_id
 from lamina.disk import LocalDisk
+from lamina.disk.base import Disk, Lock
 from lamina.disk.folders import remove_tree
 from lamina.errors import NotShared, UsageError
 from lamina.format.commit import WalRange
@@ -27,18 +28,21 @@ from lamina.format.home_names import (
     preflight_path,
     state_folder,
 )
+from lamina.format.pipeline_record import PipelineRecord
 from lamina.os_errors import typed_errors
 from lamina.state.local import RunFolder
 from lamina.state.run import Run
 from lamina.wal.core_log import CoreLog
-from lamina.wal.driver_log import drop_driver_segments
+from lamina.wal.driver_log import DriverLog, driver_generations, drop_driver_segments
 from lamina.wal.dropping import drop_segments
-from lamina.wal.home import read_home
+from lamina.wal.home import Home, claim_home, is_home, read_home
 from lamina.wal.leftovers import drop_leftovers
+from lamina.wal.reader import Proven
 from lamina.workspace.base import StagedFiles
 from lamina.workspace.model import Attempt, RunRef, Staged
 from lamina.workspace.notes import LocalNotes
 from lamina.workspace.open_files import OpenRunFiles
+from lamina.workspace.ranges import RangeReader
 from lamina.workspace.runs import EpochRange, wal_run
 from lamina.workspace.staging import HomeStaged, drop_staged, drop_undecided, stage
 
@@ -98,20 +102,38 @@ class LocalTaskSpace:
 class LocalWorkspace:
     """The driver's side of a home."""
 
-    def __init__(self, home: Path, clock: Clock) -> None:
+    def __init__(self, home: Path, clock: Clock | None = None, *, disk: Disk | None = None) -> None:
+        """*disk* is where the log is, if that is not the folder *home*."""
         self._home = home.absolute()
-        self.disk = LocalDisk(self._home)
+        self._disk: Disk = disk or LocalDisk(self._home)
         self.notes = LocalNotes(self._home)
         self.staged: StagedFiles = HomeStaged(self._home)
-        self.run_files = RunFolder(self._home / state_folder(new_writer_id(clock)))
+        self.run_files = RunFolder(self._home / state_folder(new_writer_id(clock or SystemClock())))
 
     @property
     def where(self) -> str:
         return str(self._home)
 
+    def exists(self) -> bool:
+        return is_home(self._disk)
+
+    def claim(self, clock: Clock, held: Lock | None = None) -> Home:
+        return claim_home(self._disk, clock, held)
+
+    def generations(self) -> list[int]:
+        return driver_generations(self._disk)
+
+    def open_log(
+        self, home: Home, generation: int, *, partitions: int, pipeline: PipelineRecord | None
+    ) -> DriverLog:
+        return DriverLog(home, generation, partitions=partitions, pipeline=pipeline)
+
+    def ranges(self, proven: Proven | None = None) -> RangeReader:
+        return RangeReader(self._disk, proven)
+
     @contextmanager
     def shown(self, nonce: str) -> Iterator[str]:
-        self.disk.make_folder("")
+        self._disk.make_folder("")
         path = self._home / preflight_path(nonce)
         with typed_errors(path):
             try:
@@ -120,30 +142,31 @@ class LocalWorkspace:
             finally:
                 path.unlink(missing_ok=True)
 
-    def prepare(self, head: int) -> None:
+    def prepare_runs(self) -> None:
         own = self.run_files.path
         with typed_errors(own.parent):
             own.mkdir(parents=True, exist_ok=True)
             for folder in own.parent.iterdir():  # of processes that are gone: the lock is ours
                 if folder != own:
                     remove_tree(folder)
+
+    def prepare(self, head: int) -> None:
         drop_undecided(self._home, head)
-        drop_leftovers(read_home(self.disk), head)
-        self.disk.make_folder(STAGED)  # durable before a task of the first epoch writes into it
+        drop_leftovers(read_home(self._disk), head)
+        self._disk.make_folder(STAGED)  # durable before a task of the first epoch writes into it
 
     def discard(self) -> None:
-        """The run files of this process: it has failed to start."""
         shutil.rmtree(self.run_files.path, ignore_errors=True)
 
     def for_tasks(self) -> LocalTaskSpace:
-        identity = read_home(self.disk).identity
+        identity = read_home(self._disk).identity
         return LocalTaskSpace(str(self._home), identity, str(self.run_files.path))
 
     def open_range(self, place: WalRange, epoch: int, partitions: int) -> Run:
-        return wal_run(self.disk, EpochRange(place, epoch, partitions))
+        return wal_run(self._disk, EpochRange(place, epoch, partitions))
 
     def forget(self, floor: int) -> Iterator[str]:
-        home = read_home(self.disk)
+        home = read_home(self._disk)
         drop_driver_segments(home, floor)
         yield "driver"
         drop_segments(home, floor, keep=set())

@@ -28,6 +28,7 @@ from tests.support.checkpoints import cid
 from tests.support.command_line import answer, lamina, tree
 from tests.support.homes import HomeAndStore, flip, make_home, tear
 from tests.support.wal_logs import driver_commit
+from tests.support.workspaces import workspace
 
 
 @pytest.fixture(scope="module")
@@ -588,9 +589,8 @@ def test_a_start_does_what_its_dry_run_said(
     asked = ("--home", home, "--store", made.store, "--dry-run", "--json", *flags.split())
     said = lamina("recover", *asked)
     manager = RecoveryManager(
-        LocalDisk(home),
+        workspace(home, tmp_path / "scratch"),
         Checkpointer(LocalStore(made.store), clock=ManualClock()),
-        scratch=tmp_path / "scratch",
         config=FLAGS[flags],
     )
     recovered = start(manager)

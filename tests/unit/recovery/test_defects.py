@@ -89,7 +89,7 @@ def test_a_scratch_folder_that_went_away_was_taken_for_a_damaged_checkpoint(
     store.scratch = tmp_path / "scratch"
     with pytest.raises(StoreError, match="scratch folder was removed") as caught:
         line.start()
-    assert caught.value.where == str(tmp_path / "scratch")
+    assert caught.value.where.startswith(str(tmp_path / "scratch"))
     store.scratch = tmp_path / "nowhere"
     found = line.start()
     assert (found.report.skipped, recovered_state(found)) == ((), {b"a": b"1"})

@@ -31,6 +31,7 @@ from lamina.wal.standalone import LogSet
 from tests.support.checkpoints import cid, snapshot_of
 from tests.support.recoveries import MemorySink, Pipeline, recovered_state
 from tests.support.wal_logs import add_to, everything_below, offsets
+from tests.support.workspaces import workspace
 
 START = {b"a": b"1", b"b": b"1", b"c": b"1", b"d": b"1"}
 
@@ -609,7 +610,7 @@ def test_damage_in_bytes_that_no_commit_names_stops_nobody(tmp_path: Path) -> No
 
     def start() -> Recovered:
         checkpointer = Checkpointer(open_store(str(tmp_path / "store")))
-        return RecoveryManager(disk, checkpointer, scratch=tmp_path / "scratch").run()
+        return RecoveryManager(workspace(disk, tmp_path / "scratch"), checkpointer).run()
 
     first = start()
     logs = LogSet(first.home, 1, generation=first.driver.generation)
@@ -653,10 +654,10 @@ def test_a_driver_log_that_lost_its_commits_was_taken_for_a_shorter_history(
 
     def manager(config: RecoveryConfig | None = None) -> RecoveryManager:
         checkpointer = Checkpointer(open_store(str(tmp_path / "store")))
-        return RecoveryManager(disk, checkpointer, scratch=tmp_path / "scratch", config=config)
+        return RecoveryManager(workspace(disk, tmp_path / "scratch"), checkpointer, config=config)
 
     checkpointer = Checkpointer(open_store(str(tmp_path / "store")))
-    first = RecoveryManager(disk, checkpointer, scratch=tmp_path / "scratch").run()
+    first = RecoveryManager(workspace(disk, tmp_path / "scratch"), checkpointer).run()
     logs = LogSet(first.home, 1, generation=first.driver.generation)
     head: Point | None = None
     for epoch in (1, 2, 3):
