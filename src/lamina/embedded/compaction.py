@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from threading import Thread
-
+from lamina.checkpoint.background import Background
 from lamina.state.local import RunFolder
 from lamina.state.operator import OperatorState
 
@@ -16,43 +15,30 @@ class Compaction:
 
     def __init__(self, state: OperatorState, folder: RunFolder) -> None:
         self._before = state
-        self._folder = folder
-        self._compacted: OperatorState | None = None
-        self._error: BaseException | None = None
-        self._thread = Thread(target=self._run, name="lamina-compaction", daemon=True)
-        self._thread.start()
+        self._work = Background("lamina-compaction", lambda: state.compacted(folder))
 
     @property
     def is_over(self) -> bool:
-        return not self._thread.is_alive()
+        return self._work.is_over
 
     def join(self) -> None:
         """Wait until it is over, whatever came of it."""
-        self._thread.join()
+        self._work.join()
 
     def wait(self, today: OperatorState) -> OperatorState:
         """*today*'s lists, with the compacted runs in the place of those they were made of.
 
         A list of which the older part is another by now stays as it is.
         """
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        assert self._compacted is not None
+        done = self._work.wait()
         for number, before in enumerate(self._before.partitions):
-            now, compacted = today.partitions[number], self._compacted.partitions[number]
+            now, compacted = today.partitions[number], done.partitions[number]
             count = len(before.runs)
             same = all(a is b for a, b in zip(before.runs, now.runs, strict=False))
             if compacted is not before and same and len(now.runs) >= count:
                 runs = (*compacted.runs, *now.runs[count:])
                 today = today.with_partition(number, now.with_runs(runs))
         return today
-
-    def _run(self) -> None:
-        try:
-            self._compacted = self._before.compacted(self._folder)
-        except BaseException as error:  # noqa: BLE001  handed to whoever waits
-            self._error = error
 
 
 def due_bytes(state: OperatorState) -> int:
