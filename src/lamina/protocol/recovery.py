@@ -204,9 +204,13 @@ def _highest(found: Found, segments: tuple[Segment, ...]) -> Point | None:
 def _reach(
     found: Found, commits: Mapping[str, Commit], top: Point | None, lose_after: int | None
 ) -> tuple[Point | None, Committed | None, tuple[Skipped, ...]]:
-    """The highest point that can be rebuilt in full, and the checkpoint it is rebuilt from."""
+    """The point to land on, which can be rebuilt in full, and the checkpoint it is rebuilt from.
+
+    A person who gives up what came after an epoch has not given up that epoch.
+    """
     skipped: dict[CheckpointId, Skipped] = {}
-    for head in _candidates(found, commits, top, lose_after):
+    head = next(_candidates(found, commits, top, lose_after), top)
+    if _is_asked_for(head, commits, top, lose_after):
         base, complete = _base_of(found, commits, head, skipped)
         if base is not None or complete:
             return head, base, tuple(skipped.values())
@@ -214,8 +218,8 @@ def _reach(
     reachable = _reachable(found, commits, top, lose_after)
     what = f"epoch {top.epoch} was acknowledged and cannot be rebuilt"
     if lose_after is not None:
-        what = f"no epoch up to {lose_after} can be rebuilt"
-    elif reachable:
+        what = f"epoch {lose_after}, the last that is not to be given up, cannot be rebuilt"
+    if reachable:
         what += f"; the highest that can be is epoch {reachable}"
     reasons = [*_missing_wal(found, commits, top, reachable)]
     reasons += [f"checkpoint {s.id} (epoch {s.epoch}): {s.why}" for s in skipped.values()]
@@ -258,6 +262,17 @@ def _give_up(epoch: int) -> str:
         f"(lose_after={epoch} in Python); `lamina recover --dry-run --lose-after {epoch}` shows "
         f"what that does"
     )
+
+
+def _is_asked_for(
+    head: Point | None, commits: Mapping[str, Commit], top: Point | None, lose_after: int | None
+) -> bool:
+    """Whether nothing else was acknowledged up to the epoch that a person named."""
+    if lose_after is None or head is None:
+        return True
+    if head == top or head.epoch == lose_after:
+        return head.epoch <= lose_after
+    return any(c.parent == head and c.epoch > lose_after for c in line(top, commits))
 
 
 def _candidates(

@@ -223,7 +223,7 @@ def test_the_advice_for_a_lost_driver_log_is_what_can_be_reached() -> None:
 
 def test_a_limit_below_everything_says_so() -> None:
     seen = found(stored(3), void=True)
-    with pytest.raises(WouldLose, match=r"no epoch up to 2 can be rebuilt\. To") as caught:
+    with pytest.raises(WouldLose, match="epoch 2, the last that is not to be given up") as caught:
         plan_recovery(seen, lose_after=2)
     assert "lose_after=0" in caught.value.advice
 
@@ -231,10 +231,21 @@ def test_a_limit_below_everything_says_so() -> None:
 # what a person gives up
 
 
-def test_lose_after_lands_on_the_highest_epoch_that_can_be_rebuilt() -> None:
-    plan = plan_recovery(found(stored(2, 4), damaged=(4,)), lose_after=3)
+def test_lose_after_gave_up_epochs_before_the_one_that_was_named() -> None:
+    """Nobody knows what epoch 3 was: a checkpoint covers it, and the log is gone."""
+    broken = found(stored(2, 4), damaged=(4,))
+    with pytest.raises(WouldLose, match="the highest that can be is epoch 2") as caught:
+        plan_recovery(broken, lose_after=3)
+    assert "--lose-after 2 (lose_after" in caught.value.advice
+    plan = plan_recovery(broken, lose_after=2)
     assert (base_epoch(plan), plan.head) == (2, point(2))
     assert plan.next_epoch == 5  # the number of what was given up is not used again
+
+
+def test_lose_after_an_epoch_that_never_was_lands_on_the_one_before_it() -> None:
+    after_a_rewind = commit(6, parent=point(3))
+    seen = found(stored(2), segment(commit(3), after_a_rewind))
+    assert plan_recovery(seen, lose_after=5).head == point(3)
 
 
 def test_lose_after_replays_up_to_the_epoch_and_names_what_it_gave_up() -> None:
