@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from lamina.errors import BadManifest, Corrupt
+from lamina.errors import BadManifest, Corrupt, Unsupported
+from lamina.format import canonical
 from lamina.format.canonical import INTEGER_MIN, Json
 from lamina.ids import CheckpointId
 
@@ -147,3 +148,18 @@ def _is_text(value: Any) -> bool:
 
 def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def open_checked(
+    data: bytes, where: str, *, what: str, known: int, error: type[Corrupt] = Corrupt
+) -> Fields:
+    """The fields of a small file. Its version 1 had no checksum; a later one must match its own."""
+    fields = Fields(canonical.decode(data, where), where, error=error)
+    version = fields.integer("version", least=1)
+    if version > known:
+        raise Unsupported(f"{what} of version {version}; this Lamina knows {known}", where=where)
+    if version > 1:
+        canonical.decode_checked(data, where)
+    elif fields.raw(canonical.CHECK, None) is not None:
+        raise error("version 1 has no checksum, and this file has one", where=where)
+    return fields

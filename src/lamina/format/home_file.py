@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lamina.errors import Corrupt, Unsupported, WalDamaged
+from lamina.errors import Corrupt, WalDamaged
 from lamina.format import canonical
 from lamina.format.canonical import Json
-from lamina.format.fields import Fields
+from lamina.format.fields import open_checked
 from lamina.format.pipeline_record import NOBODY, Owner, decode_owner, encode_owner
 
 HOME_VERSION = 2
@@ -42,7 +42,7 @@ def encode_home(home: HomeFile) -> bytes:
 def decode_home(data: bytes, where: str) -> HomeFile:
     """WalDamaged unless every byte is as it was written; a file of version 1 must make sense."""
     try:
-        fields = _open(data, where)
+        fields = open_checked(data, where, what="a home", known=HOME_VERSION, error=WalDamaged)
         identity = fields.parsed("id", fields.text("id"), bytes.fromhex)
         created_ms = fields.integer("created_ms", 0)
         owner = fields.optional_object("pipeline")
@@ -54,17 +54,3 @@ def decode_home(data: bytes, where: str) -> HomeFile:
         message = "home.json is damaged: it names no identity of sixteen bytes"
         raise WalDamaged(message, where=where, advice=ADVICE)
     return HomeFile(identity, created_ms, pipeline)
-
-
-def _open(data: bytes, where: str) -> Fields:
-    value = canonical.decode(data, where)
-    fields = Fields(value, where, error=WalDamaged)
-    version = fields.integer("version", least=1)
-    if version > HOME_VERSION:
-        message = f"a home of version {version}; this Lamina knows {HOME_VERSION}"
-        raise Unsupported(message, where=where)
-    if version > 1:
-        canonical.decode_checked(data, where)
-    elif fields.raw(canonical.CHECK, None) is not None:
-        raise WalDamaged("version 1 has no checksum, and this file has one", where=where)
-    return fields

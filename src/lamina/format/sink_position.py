@@ -5,10 +5,9 @@ Version 1 had no checksum: a flipped digit was another epoch, or another generat
 
 from __future__ import annotations
 
-from lamina.errors import Corrupt, Unsupported
 from lamina.format import canonical
 from lamina.format.commit import Point
-from lamina.format.fields import Fields
+from lamina.format.fields import open_checked
 from lamina.format.pipeline_record import Owner
 from lamina.format.sink_log import SinkEntry
 
@@ -31,15 +30,7 @@ def encode_position(at: SinkEntry) -> bytes:
 
 def decode_position(data: bytes, where: str) -> SinkEntry:
     """Corrupt unless every byte is as it was written; a file of version 1 must make sense."""
-    fields = Fields(canonical.decode(data, where), where, error=Corrupt)
-    version = fields.integer("version", least=1)
-    if version > VERSION:
-        message = f"the position of a sink, version {version}; this Lamina knows {VERSION}"
-        raise Unsupported(message, where=where)
-    if version > 1:
-        canonical.decode_checked(data, where)
-    elif fields.raw(canonical.CHECK, None) is not None:
-        raise Corrupt("version 1 has no checksum, and this file has one", where=where)
+    fields = open_checked(data, where, what="the position of a sink", known=VERSION)
     point = Point(fields.integer("epoch"), fields.text("commit_digest"))
     pipeline = Owner(fields.text("pipeline_id", ""), fields.text("pipeline"))
     return SinkEntry(pipeline, fields.integer("generation"), point if point.epoch else None)

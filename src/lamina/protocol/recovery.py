@@ -7,7 +7,6 @@ decision: --lose-after EPOCH.
 
 from __future__ import annotations
 
-import shlex
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -29,7 +28,8 @@ from lamina.protocol.driver import (
     publish_line,
 )
 from lamina.protocol.history import History
-from lamina.protocol.sinks import Due, SinkPosition, due_of, is_ahead, seen_as
+from lamina.protocol.sink_plan import advise_giving_up, plan_sink
+from lamina.protocol.sinks import SinkPosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def plan_recovery(
     assert not any(c.point.digest in found.dropped for c in replay)
     accepted, from_now = accepted_sinks(segments), set(map(fold, sinks_from_now))
     due = {
-        name: _due(
+        name: plan_sink(
             name,
             position.point,
             head,
@@ -165,7 +165,7 @@ def _check_driver_log(found: Found, segments: tuple[Segment, ...], top: Point | 
             + (f", and a checkpoint made here holds epoch {decided}" if decided else "")
             + ": it has lost what was acknowledged since",
             advice="Restore the files of driver/ from a copy of the home. "
-            + _give_up(_reachable(found, by_digest(segments), top, None)),
+            + advise_giving_up(_reachable(found, by_digest(segments), top, None)),
         )
 
 
@@ -225,7 +225,8 @@ def _reach(
     reasons += [f"checkpoint {s.id} (epoch {s.epoch}): {s.why}" for s in skipped.values()]
     raise WouldLose(
         what + "".join(f"; {reason}" for reason in reasons),
-        advice=("Restore the named files from a copy. " if reasons else "") + _give_up(reachable),
+        advice=("Restore the named files from a copy. " if reasons else "")
+        + advise_giving_up(reachable),
     )
 
 
@@ -253,15 +254,6 @@ def _missing_wal(
     before = needed[-1].parent if needed else None
     if before is not None and before.digest not in commits and before.epoch > reachable:
         yield f"no segment of the driver log holds the COMMIT of epoch {before.epoch}"
-
-
-def _give_up(epoch: int) -> str:
-    after = f" after {epoch}" if epoch else ""
-    return (
-        f"To give up every epoch{after} for ever, start with --lose-after {epoch} "
-        f"(lose_after={epoch} in Python); `lamina recover --dry-run --lose-after {epoch}` shows "
-        f"what that does"
-    )
 
 
 def _is_asked_for(
@@ -344,47 +336,6 @@ def _base_of(
     return None, bool(walked) and walked[-1].parent is None
 
 
-def _due(
-    name: str,
-    at: Point | None,
-    head: Point | None,
-    commits: Mapping[str, Commit],
-    *,
-    accepted: SinkAhead | None,
-    lose_after: int | None,
-    from_now: bool,
-) -> Due:
-    """What a sink has not got yet; one that is ahead stops, or a person has accepted it."""
-    due = due_of(at, head, commits, accepted)
-    missed = [c for c in due.commits if not c.is_for(name)] if due is not None else []
-    if due is not None and not missed:
-        return due
-    if at is not None and is_ahead(at, head) and lose_after is not None:
-        return Due((), SinkAhead(at, head))
-    if at is not None and is_ahead(seen_as(at, accepted), head):
-        raise WouldLose(
-            f"the sink {name!r} holds epoch {at.epoch}, which neither the driver log nor a "
-            f"checkpoint has",
-            advice="Recover in the home that wrote it. " + _give_up(head.epoch if head else 0),
-        )
-    known = publish_line(head, commits)
-    before = missed[-1].point if missed else known[-1].follows if known else head
-    if head is not None and before is not None and (at is None or at.epoch < before.epoch):
-        if from_now:
-            return Due((), joins=True)
-        raise Diverged(
-            f"the sink {name!r} is at {_show(at)} and the pipeline at epoch {head.epoch}: the "
-            f"output up to epoch {before.epoch} is not kept, so it cannot get that",
-            advice="Is it new, or is what it held gone? If it is to get only what comes from now "
-            f"on, start with --sink-from-now {shlex.quote(name)}",
-        )
-    last = known[-1].epoch if known else head.epoch if head else 0
-    raise Diverged(
-        f"the sink {name!r} is at {_show(at)}, which is not in the history of epoch "
-        f"{head.epoch if head else 0} (known back to epoch {last})"
-    )
-
-
 def _covered(commit: Commit, checkpoint: Committed | None) -> bool:
     return checkpoint is not None and commit.epoch <= checkpoint.epoch
 
@@ -404,7 +355,3 @@ def _epochs(found: Found) -> list[int]:
 def point_of(checkpoint: Committed) -> Point:
     """The epoch a checkpoint holds; without a driver log its id stands for the COMMIT."""
     return Point(checkpoint.epoch, checkpoint.entry.commit_digest or str(checkpoint.id))
-
-
-def _show(point: Point | None) -> str:
-    return "its start" if point is None else f"epoch {point.epoch}"
