@@ -23,6 +23,7 @@ from lamina.wal.scan import read_tail, segments_of
 from lamina.wal.standalone import CoreWalWriter, read_up_to, replay_core
 from tests.support.recoveries import Pipeline
 from tests.support.wal_logs import HOME, commit_epoch, driver_commit, home_at, open_writer
+from tests.support.workspaces import workspace
 
 NOTHING = AdoptRecord(None, ())
 TEXTS = pa.array(["a", "b", None, "a"])
@@ -421,11 +422,11 @@ def test_a_scratch_folder_that_cannot_be_made_was_an_error_of_python(
     line.stop()
     (tmp_path / "file").write_text("x")
     manager = line.manager()
-    manager._scratch = tmp_path / "file" / below
+    manager._space = workspace(line.disk, tmp_path / "file" / below)
     with pytest.raises(LaminaError) as caught:
         manager.run()
     assert isinstance(caught.value, AlreadyExists | NotFound), "and not that the state is lost"
-    assert caught.value.where == str(manager._scratch)
+    assert caught.value.where.startswith(str(tmp_path / "file" / below))
 
 
 # a home that comes back
