@@ -1,8 +1,14 @@
-"""The order of the files: what takes longest begins first, so that both workers end together."""
+"""For all tests: what takes longest begins first, so that both workers end together; no test of
+properties has a deadline, for machines differ.
+"""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("lamina", deadline=None)
+settings.load_profile("lamina")
 
 LONG = (
     "tests/spark/test_random_kills.py",

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lamina.connectors.console import ConsoleSink
-from lamina.connectors.memory import MemorySink, MemoryTable
 from lamina.connectors.parquet import ParquetSink
 from lamina.engine.ports import Publication, Sink
 from lamina.format.commit import Point
@@ -24,6 +23,7 @@ from lamina.workspace.model import Staged
 from lamina.workspace.staging import HomeStaged
 from tests.contract.crash_files import CrashFiles, Platter
 from tests.contract.toy_sink import ToyFile, ToySink
+from tests.support.memory_sink import MemorySink, MemoryTable
 
 Hook = Callable[[str], None]
 Shown = dict[int, list[int]]

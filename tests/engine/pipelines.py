@@ -17,9 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lamina.clock import Clock
-from lamina.connectors.memory import MemorySink, MemoryTable
 from lamina.engine.engine import Engine, EnginePlan, EngineSettings, EpochReport, StreamPlan
-from lamina.engine.in_process import InProcessRunner, LocalStream
 from lamina.engine.model import Offset, OperatorPlan, SourceRange
 from lamina.engine.opening import open_engine
 from lamina.engine.ports import Limits, Runner, Sink, Source, SourceMemory
@@ -32,6 +30,8 @@ from lamina.store import MemoryStore, Store
 from lamina.testing import ManualClock
 from lamina.testing.faulty import Killed
 from lamina.workspace import LocalWorkspace
+from tests.support.in_process import InProcessRunner, LocalStream
+from tests.support.memory_sink import MemorySink, MemoryTable
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND

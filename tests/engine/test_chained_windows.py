@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 import pytest
 
 from lamina.engine.engine import EnginePlan, EngineSettings, StreamPlan
-from lamina.engine.in_process import LocalStream
 from lamina.engine.model import SourceRange
 from lamina.engine.planning import DRAINED, END_US, EpochPlan, Watermarks, check_not_drained
 from lamina.engine.ports import Limits
@@ -32,6 +31,7 @@ from tests.engine.pipelines import (
     kill,
     run_out,
 )
+from tests.support.in_process import LocalStream
 
 TEN = 10 * MINUTE
 

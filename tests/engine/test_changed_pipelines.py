@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from lamina.engine.engine import Engine, EnginePlan, StreamPlan
-from lamina.engine.in_process import LocalStream
 from lamina.engine.model import OperatorPlan
 from lamina.engine.steps import Merges
 from lamina.errors import Diverged, Refused, StateChanged, UsageError
@@ -32,6 +31,7 @@ from tests.engine.pipelines import (
     operator,
     run_out,
 )
+from tests.support.in_process import LocalStream
 
 
 def without(name: str) -> EnginePlan:

@@ -15,7 +15,6 @@ import pytest
 
 from lamina.connectors.files import FilesSource
 from lamina.engine.engine import Engine, EnginePlan, EngineSettings, StreamPlan
-from lamina.engine.in_process import LocalStream
 from lamina.engine.model import SourceRange
 from lamina.engine.ports import Limits, Source
 from lamina.errors import NotFound, Refused
@@ -34,6 +33,7 @@ from tests.engine.pipelines import (
     run_out,
     table_of,
 )
+from tests.support.in_process import LocalStream
 
 FILES = 14
 PLACES = ("before COMMIT", "after COMMIT", "after append", "before rotate", "dropped staged")

@@ -10,7 +10,6 @@ import pytest
 
 import lamina
 from lamina.checkpoint import Checkpointer, copy_checkpoint
-from lamina.connectors.memory import MemoryTable
 from lamina.connectors.parquet import ParquetSink
 from lamina.engine.engine import EnginePlan, StreamPlan
 from lamina.errors import Refused, WalDamaged, WouldLose
@@ -30,6 +29,7 @@ from tests.engine.pipelines import (
     kill,
     run_out,
 )
+from tests.support.memory_sink import MemoryTable
 from tests.support.wal_logs import everything_below
 
 OLD = Path(__file__).parents[1] / "golden/homes/before-ids.zip"

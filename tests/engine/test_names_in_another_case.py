@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from lamina.connectors.files import FilesSource
-from lamina.connectors.memory import MemorySink
 from lamina.connectors.positions import NotedPosition
 from lamina.engine.engine import StreamPlan
 from lamina.engine.ports import Publication, Sink, Source
@@ -24,6 +23,7 @@ from lamina.recovery import RecoveryConfig
 from lamina.workspace.notes import LocalNotes
 from tests.engine.pipelines import LOCAL, PLAN, World, expected, kill, run_out
 from tests.engine.test_file_sources import FilesWorld, assert_each_was_read_once, filled
+from tests.support.memory_sink import MemorySink
 
 Spell = Callable[[str], str]
 

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 
 from lamina.engine.engine import StreamPlan
-from lamina.engine.in_process import LocalStream
 from lamina.testing.faulty import Killed
 from tests.engine.pipelines import (
     CLOSING,
@@ -36,6 +35,7 @@ from tests.engine.pipelines import (
     large,
     run_out,
 )
+from tests.support.in_process import LocalStream
 
 BOTH = frozenset({"trades", "orders"})
 OPERATORS = {"both left": UPDATING, "both right": UPDATING}

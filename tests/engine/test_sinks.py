@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from lamina.connectors.memory import MemorySink, MemoryTable
 from lamina.engine.engine import Engine
 from lamina.engine.ports import Publication, Sink
 from lamina.errors import Diverged, StoreUnavailable, WouldLose
@@ -17,6 +16,7 @@ from lamina.recovery import RecoveryConfig
 from lamina.testing import ManualClock
 from lamina.testing.faulty import Killed
 from tests.engine.pipelines import LIMITS, ORDERS, TRADES, Bomb, World, expected, kill, run_out
+from tests.support.memory_sink import MemorySink, MemoryTable
 
 assert LIMITS.rows is not None
 EXPECTED = expected({"trades": TRADES, "orders": ORDERS}, LIMITS.rows)

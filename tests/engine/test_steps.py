@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from lamina.engine.engine import EnginePlan, EngineSettings, StreamPlan
-from lamina.engine.in_process import LocalStream
 from lamina.engine.model import OperatorPlan
 from lamina.engine.ports import Limits
 from lamina.engine.steps import PythonStep, Stepping
@@ -27,6 +26,7 @@ from tests.engine.pipelines import (
     kill,
     run_out,
 )
+from tests.support.in_process import LocalStream
 
 VALUES = pa.schema([("last", pa.list_(pa.int64())), ("seen", pa.int64())])
 KEEP = 4

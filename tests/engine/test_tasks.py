@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from lamina.engine import in_process
 from lamina.engine.model import CompactedRuns, TaskResult
 from lamina.engine.states import _compacted
 from lamina.engine.task import results_of
 from lamina.errors import Refused
 from lamina.state.vnodes import SlotRange
 from tests.engine.pipelines import World, kill
+from tests.support import in_process
 
 
 def test_rows_on_a_task_that_does_not_own_their_keys_stop_the_epoch(

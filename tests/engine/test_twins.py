@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from lamina.disk import LocalDisk
-from lamina.engine.in_process import InProcessRunner
 from lamina.engine.model import TaskResult
 from lamina.engine.ports import Runner
 from lamina.errors import LaminaError
 from lamina.format.home_names import core_lock
 from tests.engine.pipelines import LIMITS, ORDERS, TRADES, World, expected, kill, run_out
+from tests.support.in_process import InProcessRunner
 
 assert LIMITS.rows is not None
 EXPECTED = expected({"trades": TRADES, "orders": ORDERS}, LIMITS.rows)

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from lamina.checkpoint import Checkpointer
-from lamina.connectors.memory import MemorySink, MemoryTable
 from lamina.disk import LocalDisk
 from lamina.engine.ports import Publication, Sink
 from lamina.errors import Corrupt, LaminaError, NotFound, StoreUnavailable
@@ -23,6 +22,7 @@ from lamina.inspect import HomeReport, verify_pipeline
 from lamina.protocol.sinks import SinkPosition
 from lamina.wal import read_driver_log, read_home
 from tests.engine.pipelines import ORDERS, TRADES, World, kill, run_out
+from tests.support.memory_sink import MemorySink, MemoryTable
 
 STEP = 1 if os.environ.get("LAMINA_FAULTS") == "long" else 61
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from lamina.engine.engine import EnginePlan, EngineSettings, StreamPlan
-from lamina.engine.in_process import LocalStream
 from lamina.engine.ports import Limits
 from lamina.pipeline.model import Emit
 from tests.engine.pipelines import (
@@ -27,6 +26,7 @@ from tests.engine.pipelines import (
     operator,
     run_out,
 )
+from tests.support.in_process import LocalStream
 
 BOTH = frozenset({"trades", "orders"})
 VWAP = EnginePlan(

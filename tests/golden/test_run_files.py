@@ -22,8 +22,9 @@ from lamina.format.run_footer import Footer
 from lamina.state.changes import changes
 from lamina.state.merge import Merge
 from lamina.state.partition import StatePartition
-from lamina.state.run_file import Epochs, check_run, footer_of, open_run, run_bytes
+from lamina.state.run_file import Epochs, check_run, footer_of, open_run
 from lamina.state.schema import StateSchema
+from tests.support.states import run_bytes
 
 HERE = Path(__file__).parent / "state"
 NOON = dt.datetime(2026, 1, 2, 12, tzinfo=dt.UTC)

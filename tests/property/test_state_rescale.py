@@ -16,9 +16,9 @@ from lamina.state.layers import PlacedRun, stack
 from lamina.state.merge import Merge
 from lamina.state.partition import StatePartition
 from lamina.state.run import Run, run_of_batch, slots_of_batch
-from lamina.state.run_file import read_run, run_bytes
+from lamina.state.run_file import read_run
 from lamina.state.vnodes import EVERYTHING, SlotRange, vnodes_of_slots
-from tests.support.states import EPOCH, KV, as_dict, kv
+from tests.support.states import EPOCH, KV, as_dict, kv, run_bytes
 
 POWERS = [1, 2, 4, 8, 16, 32, 64]
 KEYS = 120

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from io import BytesIO
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pyarrow as pa
 from lamina.state.changes import changes
 from lamina.state.partition import StatePartition
 from lamina.state.run import Run, run_of_batch
-from lamina.state.run_file import Epochs, open_run, write_run
+from lamina.state.run_file import Epochs, _write, open_run, write_run
 from lamina.state.schema import StateSchema
 from lamina.state.vnodes import Slots
 
@@ -78,7 +79,7 @@ def as_dict(state: StatePartition) -> dict[int, int]:
 def in_files(
     folder: Path, schema: StateSchema, *, compression: str | None = None
 ) -> Callable[[Iterator[pa.RecordBatch], int | None], Run]:
-    """What `StatePartition.merge` writes with."""
+    """What `StatePartition.compact` writes with."""
     numbers = count()
 
     def write(batches: Iterator[pa.RecordBatch], floor: int | None) -> Run:
@@ -87,3 +88,16 @@ def in_files(
         return open_run(path)
 
     return write
+
+
+def run_bytes(
+    batches: Iterable[pa.RecordBatch],
+    schema: StateSchema,
+    *,
+    epochs: Epochs = EPOCH,
+    floor: int | None = None,
+) -> bytes:
+    """A run file in memory."""
+    file = BytesIO()
+    _write(file, batches, schema, epochs=epochs, floor=floor, compression=None)
+    return file.getvalue()

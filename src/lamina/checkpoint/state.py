@@ -41,8 +41,6 @@ class SavedOperator:
 @dataclass(frozen=True, slots=True)
 class SavedState:
     operators: Mapping[str, SavedOperator]
-    uploaded_bytes: int
-    uploaded_files: int
 
     def entries(self) -> dict[str, OperatorRuns]:
         return {name: saved.runs for name, saved in self.operators.items()}
@@ -90,8 +88,7 @@ def save(
     saved = {
         name: _saved(operators[name], found, fresh.get(name, {})) for name, found in lists.items()
     }
-    sizes = [e.size for found in fresh.values() for e in found.values() if e.path is not None]
-    return SavedState(saved, sum(sizes), len(sizes))
+    return SavedState(saved)
 
 
 def use_saved(state: OperatorState, saved: SavedOperator) -> OperatorState:

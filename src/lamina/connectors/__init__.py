@@ -6,7 +6,6 @@ files             which files of a folder an epoch reads; folder, read_files, fi
 spark_files       how Spark reads them; file_frames, json_text, partitions, reader_options serve it
 trades, nexmark   generated rows; generators is what they share
 parquet, console  sinks; sink_log and positions remember where each of them stands
-memory            a sink for tests
 
 Nothing here imports pyspark before rows are read.
 """

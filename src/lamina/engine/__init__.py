@@ -7,5 +7,4 @@ planning    offsets and watermarks: pure
 task, steps what a task does with its partition, the same in every runner
 states      the runs of every operator, as the driver lists them
 publishing  every decided epoch to every sink; saves makes checkpoints beside further epochs
-in_process  a runner without Spark, for tests
 """

@@ -59,10 +59,6 @@ class Statistics:
     read_amplification: float  # runs that a look-up may touch
     live: int | None = None
 
-    @property
-    def space_amplification(self) -> float | None:
-        return None if not self.live else self.rows / self.live
-
 
 class StatePartition:
     """One list of runs, and what can be done with it."""

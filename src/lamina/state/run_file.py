@@ -69,19 +69,6 @@ def write_run(
     return footer
 
 
-def run_bytes(
-    batches: Iterable[pa.RecordBatch],
-    schema: StateSchema,
-    *,
-    epochs: Epochs,
-    floor: int | None = None,
-) -> bytes:
-    """The same file in memory, for small states that go into a manifest."""
-    file = BytesIO()
-    _write(file, batches, schema, epochs=epochs, floor=floor, compression=None)
-    return file.getvalue()
-
-
 def open_run(path: Path) -> Run:
     """Map a run file; its footer is proven now, each block when it is first touched."""
     where = str(path)

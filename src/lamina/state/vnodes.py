@@ -41,12 +41,6 @@ def check_partitions(partitions: int) -> int:
     return partitions
 
 
-def partition_of(vnode: int, partitions: int) -> int:
-    """The owner of a vnode among P partitions."""
-    assert 0 <= vnode < VNODE_COUNT, vnode
-    return vnode & (check_partitions(partitions) - 1)
-
-
 def slots_of(vnodes: npt.NDArray[np.integer], hashes: npt.NDArray[np.integer]) -> Slots:
     """The sort key of a run, from the two columns that Spark computes."""
     if vnodes.size and (vnodes.min() < 0 or vnodes.max() >= VNODE_COUNT):

@@ -9,8 +9,9 @@ import pytest
 
 import lamina
 from lamina.errors import StateChanged
-from lamina.state.run_file import Epochs, read_run, run_bytes
+from lamina.state.run_file import Epochs, read_run
 from lamina.state.schema import StateSchema
+from tests.support.states import run_bytes
 
 KEY, VALUE = pa.schema({"k": pa.string()}), pa.schema({"n": pa.int64()})
 SUM = lamina.Merge("sum", ("n",))

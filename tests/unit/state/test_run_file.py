@@ -26,12 +26,11 @@ from lamina.state.run_file import (
     footer_of,
     open_run,
     read_run,
-    run_bytes,
     write_run,
 )
 from lamina.state.schema import StateSchema
 from lamina.state.vnodes import SlotRange
-from tests.support.states import EPOCH, KV, TIMED, as_dict, kv, made, scanned
+from tests.support.states import EPOCH, KV, TIMED, as_dict, kv, made, run_bytes, scanned
 
 MIB = 1024 * 1024
 ROWS = {key: key * 10 for key in range(12)}

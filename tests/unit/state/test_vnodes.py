@@ -11,7 +11,6 @@ from lamina.state.vnodes import (
     REVERSED,
     SlotRange,
     check_partitions,
-    partition_of,
     slots_of,
     vnodes_of_slots,
 )
@@ -69,7 +68,6 @@ def test_the_owner_is_the_vnode_modulo_p_and_owns_one_slice(partitions: int) -> 
         seen += mine.tolist()
     assert sorted(seen) == sorted([*range(256), *range(256)])
     for vnode in range(256):
-        assert partition_of(vnode, partitions) == vnode % partitions
         owner = SlotRange.of_partition(vnode % partitions, partitions)
         own = SlotRange.of_vnode(vnode)
         assert owner.cut(own) == own

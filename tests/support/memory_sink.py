@@ -1,4 +1,4 @@
-"""A sink in memory, for tests: rows and position change in one step."""
+"""A sink in memory: rows and position change in one step."""
 
 from __future__ import annotations
 
