@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -93,14 +94,17 @@ def _bare() -> float:
 
 def _lines(command: Sequence[str]) -> Iterator[tuple[float, str]]:
     """What a process writes, line by line, with the time of each; until it has ended."""
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
+    with (
+        tempfile.TemporaryFile("w+") as said,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True) as process,
+    ):
         assert process.stdout is not None
         for line in process.stdout:
             yield time.perf_counter(), line
-    if process.returncode:
-        raise AssertionError(f"{command} ended with {process.returncode}")
+        if process.wait():
+            said.seek(0)
+            why = said.read()[-1000:]
+            raise AssertionError(f"{command} ended with {process.returncode}: {why}")
 
 
 def _wait_for_archive(cache: Path) -> None:

@@ -37,12 +37,12 @@ def r1_a_task_cuts_to_what_is_synced(patch: Patch) -> None:
 
 
 def r2_a_home_takes_over_although_a_sink_is_ahead(patch: Patch) -> None:
-    due = recovery._due
+    due = recovery.plan_sink
 
     def blind(name: str, at: Any, head: Any, commits: Any, **flags: Any) -> Any:
         return Due(()) if is_ahead(at, head) else due(name, at, head, commits, **flags)
 
-    patch(recovery, "_due", blind)
+    patch(recovery, "plan_sink", blind)
 
 
 def r3_a_taken_slot_is_overwritten(patch: Patch) -> None:
