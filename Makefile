@@ -21,7 +21,7 @@ check: $(STAMP)
 	$(BIN)/lint-imports --no-logo
 
 unit: $(STAMP) system azurite
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --durations=10
+	$(BIN)/python -m pytest -n auto --dist loadfile --durations=10
 
 # While you work: lint, types, everything that needs neither Spark nor a server, and one pipeline on Spark.
 quick: check
