@@ -18,7 +18,7 @@ def read_options(
 ) -> Given:
     """BadPipeline at the first that is not as *kind* declares it; *folder* is the pipeline's.
 
-    An option that nobody looks at would be passed over in silence: so it is refused.
+    An option that nobody looks at would be ignored silently, so it is refused.
     """
     declared = [option.name for option in kind.options]
     further: dict[str, str] = {}

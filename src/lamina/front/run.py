@@ -100,7 +100,7 @@ def _peek(pipeline: Pipeline) -> str:
 
 
 def _check_named(flag: str, what: str, named: frozenset[str], known: Collection[str]) -> None:
-    """A name that nothing has would be passed over in silence."""
+    """A name that nothing has would be ignored silently."""
     for name in sorted({fold(name) for name in named} - {fold(name) for name in known}):
         raise UsageError(
             f"{flag} {name}: the pipeline has no {what} of this name",

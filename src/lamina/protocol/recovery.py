@@ -218,7 +218,8 @@ def _reach(
     reachable = _reachable(found, commits, top, lose_after)
     what = f"epoch {top.epoch} was acknowledged and cannot be rebuilt"
     if lose_after is not None:
-        what = f"epoch {lose_after}, the last that is not to be given up, cannot be rebuilt"
+        kept = min(lose_after, top.epoch)
+        what = f"--lose-after {lose_after} keeps epoch {kept}, which cannot be rebuilt"
     if reachable:
         what += f"; the highest that can be is epoch {reachable}"
     reasons = [*_missing_wal(found, commits, top, reachable)]

@@ -223,7 +223,9 @@ def test_the_advice_for_a_lost_driver_log_is_what_can_be_reached() -> None:
 
 def test_a_limit_below_everything_says_so() -> None:
     seen = found(stored(3), void=True)
-    with pytest.raises(WouldLose, match="epoch 2, the last that is not to be given up") as caught:
+    with pytest.raises(
+        WouldLose, match="--lose-after 2 keeps epoch 2, which cannot be rebuilt"
+    ) as caught:
         plan_recovery(seen, lose_after=2)
     assert "lose_after=0" in caught.value.advice
 
@@ -234,7 +236,10 @@ def test_a_limit_below_everything_says_so() -> None:
 def test_lose_after_gave_up_epochs_before_the_one_that_was_named() -> None:
     """Nobody knows what epoch 3 was: a checkpoint covers it, and the log is gone."""
     broken = found(stored(2, 4), damaged=(4,))
-    with pytest.raises(WouldLose, match="the highest that can be is epoch 2") as caught:
+    with pytest.raises(
+        WouldLose,
+        match="keeps epoch 3, which cannot be rebuilt; the highest that can be is epoch 2",
+    ) as caught:
         plan_recovery(broken, lose_after=3)
     assert "--lose-after 2 (lose_after" in caught.value.advice
     plan = plan_recovery(broken, lose_after=2)
