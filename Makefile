@@ -5,9 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.demo-installed
 AZURITE := tests/servers/azurite
+KAFKA := tests/servers/kafka_jars
 NUMBERS := docs/pictures/numbers.json
 
-.PHONY: demo test quick check unit mutants system azurite bench pictures clean
+.PHONY: demo test quick check unit mutants system azurite kafka bench pictures clean
 
 demo: $(DEMO_STAMP)
 	$(BIN)/lamina demo
@@ -20,7 +21,7 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-unit: $(STAMP) system azurite
+unit: $(STAMP) system azurite kafka
 	$(BIN)/python -m pytest -n auto --dist loadfile --durations=10
 
 # While you work: lint, types, everything that needs neither Spark nor a server, and one pipeline on Spark.
@@ -75,5 +76,13 @@ azurite:
 	@if command -v npm >/dev/null && [ ! -x $(AZURITE)/node_modules/.bin/azurite-blob ]; then \
 	  cd $(AZURITE) && npm ci --silent || echo "Azurite cannot be installed here: its tests are skipped"; fi
 
+# A real broker, and Spark's connector to it, from Maven Central; where they cannot be had the tests say so.
+kafka:
+	@for part in broker spark; do \
+	  [ -d $(KAFKA)/$$part ] || ! command -v mvn >/dev/null || \
+	  { mvn -B -q -f $(KAFKA)/pom.xml -P $$part dependency:copy-dependencies -DincludeScope=runtime \
+	    -DoutputDirectory=$(CURDIR)/$(KAFKA)/.$$part >/dev/null && mv $(KAFKA)/.$$part $(KAFKA)/$$part; } \
+	  || echo "the jars of Kafka ($$part) cannot be had here: its tests are skipped"; done
+
 clean:
-	rm -rf $(VENV) $(AZURITE)/node_modules .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(AZURITE)/node_modules $(KAFKA)/broker $(KAFKA)/spark .mypy_cache .ruff_cache .hypothesis

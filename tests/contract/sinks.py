@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from io import BufferedIOBase, BytesIO, StringIO
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lamina.connectors.console import ConsoleSink
 from lamina.connectors.parquet import ParquetSink
+from lamina.engine.ports import Output as StreamOutput
 from lamina.engine.ports import Publication, Sink
 from lamina.format.commit import Point
 from lamina.format.pipeline_record import NOBODY, Owner
@@ -46,6 +48,29 @@ class World(Protocol):
         ...
 
     def shown(self) -> Shown: ...
+
+
+@runtime_checkable
+class ServerWorld(World, Protocol):
+    """A world with a server that can go away."""
+
+    def down(self) -> AbstractContextManager[None]:
+        """It does not answer while the block runs; after that it is there again, as it was."""
+        ...
+
+
+ROWS = {1: [[1, 2], [3]], 2: [], 3: [[4]], 4: [[5, 6], [7]]}
+"""What the suite publishes: the files of each epoch. Each number is there once."""
+SHOWN = {1: [1, 2, 3], 3: [4], 4: [5, 6, 7]}
+
+
+def by_epoch(values: Iterable[int]) -> Shown:
+    """Rows of a table that does not say which epoch brought them."""
+    epochs = {value: epoch for epoch, rows in SHOWN.items() for value in rows}
+    found: Shown = {}
+    for value in sorted(values):
+        found.setdefault(epochs[value], []).append(value)
+    return found
 
 
 @dataclass
@@ -82,7 +107,7 @@ class LocalParquetWorld:
 
     def shown(self) -> Shown:
         found: Shown = {}
-        for path in sorted(self.folder.glob("*/*.parquet")):
+        for path in sorted(self.folder.glob("epoch-*/*.parquet")):
             with path.open("rb") as opened:
                 epoch = int(path.parent.name.removeprefix("epoch-"))
                 found.setdefault(epoch, []).extend(rows_in(opened))
@@ -99,7 +124,8 @@ class MemoryWorld:
 
     def shown(self) -> Shown:
         rows = {
-            e: [r for t in tables for r in _values(t)] for e, tables in self.table.epochs.items()
+            e: [r for t in tables for r in _values(t)]
+            for e, tables in self.table.epochs.copy().items()
         }
         return {epoch: values for epoch, values in rows.items() if values}
 
@@ -138,7 +164,7 @@ class ToyWorld:
         return ToySink("out", self.file, hook)
 
     def shown(self) -> Shown:
-        return {epoch: rows for epoch, rows in self.file.epochs.items() if rows}
+        return {epoch: rows for epoch, rows in self.file.epochs.copy().items() if rows}
 
 
 class Told:
@@ -161,6 +187,9 @@ class Told:
         self._hook("publish")
         self._sink.publish(publication)
         self._hook("published")
+
+    def close(self) -> None:
+        self._sink.close()
 
 
 class ToldScreen(StringIO):
@@ -194,6 +223,8 @@ class KeptPosition:
 
 # what is published
 
+APPENDED = StreamOutput(pa.schema([pa.field("v", pa.int64())]))
+"""What the sinks of the suite are opened with."""
 PIPELINE = Owner("p" * 32, "p")
 ANOTHER = Owner("a" * 32, "another")
 
@@ -216,7 +247,8 @@ class Output:
         """An epoch whose output is one file for each of *rows*."""
         files = [self._stage(epoch, number, each) for number, each in enumerate(rows)]
         point = Point(epoch, digest or f"{epoch:064x}")
-        return Publication(pipeline, generation, point, files, HomeStaged(self.home))
+        staged = HomeStaged(self.home)
+        return Publication(pipeline, generation, point, files, staged, APPENDED)
 
     def _stage(self, epoch: int, number: int, rows: Sequence[int]) -> Staged:
         path = self.home / f"{epoch}-{number}-{'-'.join(map(str, rows))}.parquet"

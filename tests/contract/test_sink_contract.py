@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+import threading
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from lamina.connectors.registry import SINKS
 from lamina.engine.ports import Change, Publication, Sink
-from lamina.errors import Corrupt, Diverged, Fenced, NotFound, Refused, StoreFull
+from lamina.errors import (
+    Corrupt,
+    Diverged,
+    Fenced,
+    NotFound,
+    Refused,
+    StoreError,
+    StoreFull,
+)
 from lamina.testing.faulty import Killed
 from tests.contract.sinks import (
     ANOTHER,
     PIPELINE,
-    ConsoleWorld,
-    LocalParquetWorld,
-    MemoryWorld,
+    ROWS,
+    SHOWN,
     Output,
-    ParquetWorld,
-    ToyWorld,
+    ServerWorld,
+    Shown,
     World,
 )
-
-WORLDS = ("memory", "parquet", "parquet on a disk", "console", "toy")
-ROWS = {1: [[1, 2], [3]], 2: [], 3: [[4]], 4: [[5, 6], [7]]}
-SHOWN = {1: [1, 2, 3], 3: [4], 4: [5, 6, 7]}
+from tests.contract.worlds import SERVERS, WORLDS, MakeWorld, params
 
 
 @pytest.fixture
@@ -35,20 +40,13 @@ def output(tmp_path: Path) -> Output:
     return Output(tmp_path / "home")
 
 
-@pytest.fixture(params=WORLDS)
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], World]:
-    kinds: dict[str, Callable[[], World]] = {
-        "memory": MemoryWorld,
-        "parquet": ParquetWorld,
-        "parquet on a disk": lambda: LocalParquetWorld(tmp_path / "out"),
-        "console": ConsoleWorld,
-        "toy": ToyWorld,
-    }
-    return kinds[request.param]
+@pytest.fixture(params=params(list(WORLDS)))
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> MakeWorld:
+    return WORLDS[request.param].make(request, tmp_path)
 
 
 @pytest.fixture
-def world(make: Callable[[], World]) -> World:
+def world(make: MakeWorld) -> World:
     return make()
 
 
@@ -181,13 +179,13 @@ def test_a_publication_of_a_higher_generation_fences_too(world: World, output: O
 
 
 def test_killed_at_any_call_and_started_again_every_epoch_is_there_once(
-    make: Callable[[], World], output: Output
+    make: MakeWorld, output: Output
 ) -> None:
     whole = CutAt(0)
     publish_rest(make().open(whole), output, generation=1)
     assert whole.seen >= 2
     for nth in range(1, whole.seen + 1):
-        world = _fresh(make)
+        world = make()
         with pytest.raises(Killed):
             publish_rest(world.open(CutAt(nth)), output, generation=1)
         for epoch, rows in world.shown().items():
@@ -199,7 +197,7 @@ def test_killed_at_any_call_and_started_again_every_epoch_is_there_once(
 
 
 def test_a_full_disk_at_any_call_is_tried_again_by_the_same_process(
-    make: Callable[[], World], output: Output
+    make: MakeWorld, output: Output
 ) -> None:
     class Full:
         def __init__(self, nth: int) -> None:
@@ -213,7 +211,7 @@ def test_a_full_disk_at_any_call_is_tried_again_by_the_same_process(
     whole = Full(0)
     publish_rest(make().open(whole), output, generation=1)
     for nth in range(1, whole.seen + 1):
-        world = _fresh(make)
+        world = make()
         sink = world.open(Full(nth))
         for _ in range(2):
             with suppress(StoreFull, OSError):
@@ -222,15 +220,6 @@ def test_a_full_disk_at_any_call_is_tried_again_by_the_same_process(
             for epoch, rows in world.shown().items():
                 assert rows == SHOWN[epoch], f"half an epoch after call {nth}"
         assert world.shown() == SHOWN, f"the disk was full at call {nth}"
-
-
-def _fresh(make: Callable[[], World]) -> World:
-    world = make()
-    if isinstance(world, LocalParquetWorld):
-        count = len(list(world.folder.parent.glob("out-*")))
-        world = LocalParquetWorld(world.folder.with_name(f"out-{count}"))
-        world.folder.mkdir()
-    return world
 
 
 def test_staged_output_that_is_gone_or_damaged_is_not_shown(world: World, output: Output) -> None:
@@ -279,3 +268,77 @@ def test_output_of_a_place_that_is_no_folder_here_is_copied(world: World, output
     publication = output.publication(1, ROWS[1])
     sink.publish(replace(publication, staged=Elsewhere(publication)))
     assert world.shown() == {1: [1, 2, 3]}
+
+
+def test_every_kind_of_sink_is_asked() -> None:
+    assert {row.kind for row in WORLDS.values()} - {None} == set(SINKS)
+
+
+def test_a_reader_never_sees_half_an_epoch(world: World, output: Output) -> None:
+    """It looks again and again while epochs are published."""
+    sink, seen, done = world.open(), list[Shown](), threading.Event()
+    sink.fence(1, PIPELINE)
+
+    def read() -> None:
+        while not done.is_set():
+            seen.append(world.shown())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for epoch, rows in ROWS.items():
+            sink.publish(output.publication(epoch, rows))
+    finally:
+        done.set()
+        reader.join()
+    for shown in (*seen, world.shown()):
+        assert shown == {epoch: SHOWN[epoch] for epoch in shown}
+    sink.close()
+
+
+def test_of_two_processes_at_once_one_goes_on_and_nothing_is_doubled(
+    world: World, output: Output
+) -> None:
+    if not world.exactly_once:
+        pytest.skip("its position is in the home, whose lock lets one process in")
+    ended: dict[int, BaseException | None] = {}
+
+    def run(generation: int) -> None:
+        sink = world.open()
+        try:
+            publish_rest(sink, output, generation=generation)
+            ended[generation] = None
+        except (Fenced, Refused) as error:
+            ended[generation] = error
+        finally:
+            sink.close()
+
+    threads = [threading.Thread(target=run, args=(generation,)) for generation in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(ended) == {1, 2}, "the one that must stop says so"
+    assert ended[2] is None
+    assert world.shown() == SHOWN
+    assert world.open().position().generation == 2
+
+
+@pytest.mark.parametrize("name", params(SERVERS))
+def test_while_the_outside_system_is_down_it_says_so_and_goes_on_after_that(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path, output: Output
+) -> None:
+    world = WORLDS[name].make(request, tmp_path)()
+    assert isinstance(world, ServerWorld)
+    sink = world.open()
+    sink.fence(1, PIPELINE)
+    sink.publish(output.publication(1, ROWS[1]))
+    with world.down():
+        with pytest.raises(StoreError):
+            sink.publish(output.publication(2))
+        with pytest.raises(StoreError):
+            world.open().position()
+    for epoch in (2, 3, 4):
+        sink.publish(output.publication(epoch, ROWS[epoch]))
+    assert world.shown() == SHOWN
+    sink.close()

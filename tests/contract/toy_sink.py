@@ -58,3 +58,6 @@ class ToySink:
         self._file.epochs[publication.point.epoch] = rows
         self._file.position = SinkPosition(pipeline, generation, publication.point)
         self._hook("committed")
+
+    def close(self) -> None:
+        """Nothing is held open."""

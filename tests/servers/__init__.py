@@ -1,13 +1,17 @@
 """Real servers on loopback for the contract suite: each a direct child, killed and reaped by id."""
 
 from tests.servers.azure import AzureServer, azurite, azurite_missing
+from tests.servers.kafka import KafkaServer, kafka, kafka_missing
 from tests.servers.s3 import S3Server, ministack, rclone, seaweedfs
 
 __all__ = [
     "AzureServer",
+    "KafkaServer",
     "S3Server",
     "azurite",
     "azurite_missing",
+    "kafka",
+    "kafka_missing",
     "ministack",
     "rclone",
     "seaweedfs",

@@ -53,6 +53,42 @@ def _is_free(port: int) -> bool:
     return True
 
 
+class Server:
+    """A process that is started, waited for, and killed by its id."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        ready: Callable[[], bool],
+        *,
+        env: dict[str, str] | None = None,
+        user: str | None = None,
+    ) -> None:
+        """Returns when it is *ready*; as another *user*, for those that do not run as root."""
+        log = folder / "server.log"
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env={**os.environ, **(env or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                user=user,
+            )
+        try:
+            _wait_until(ready, self.process, log)
+        except BaseException:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """SIGKILL, and the child is reaped: nothing else listens where it did."""
+        self.process.kill()
+        self.process.wait()
+
+
 @contextmanager
 def running(
     command: Sequence[str],
@@ -62,22 +98,11 @@ def running(
     env: dict[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The server while the block runs. SIGKILL at the end: nothing in it is worth keeping."""
-    log = folder / "server.log"
-    with log.open("wb") as output:
-        server = subprocess.Popen(
-            command,
-            cwd=folder,
-            env={**os.environ, **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
+    server = Server(command, folder, ready, env=env)
     try:
-        _wait_until(ready, server, log)
-        yield server
+        yield server.process
     finally:
         server.kill()
-        server.wait()
 
 
 def _wait_until(ready: Callable[[], bool], server: subprocess.Popen[bytes], log: Path) -> None:

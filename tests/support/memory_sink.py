@@ -63,3 +63,6 @@ class MemorySink:
         self.table.pipeline, self.table.generation = pipeline, generation
         self.table.epochs[publication.point.epoch] = tables
         self.table.point = publication.point
+
+    def close(self) -> None:
+        """Nothing is held open."""

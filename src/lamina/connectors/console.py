@@ -57,6 +57,9 @@ class ConsoleSink:
             self._show(publication)
         self.positions.save(SinkPosition(pipeline, generation, publication.point))
 
+    def close(self) -> None:
+        """Nothing is held open."""
+
     def _show(self, publication: Publication) -> None:
         from lamina.connectors.console_rows import epoch_rows  # noqa: PLC0415  slow to import
 

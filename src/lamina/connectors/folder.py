@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from lamina.clock import Clock, SystemClock
 from lamina.errors import NotFound, Refused
@@ -102,6 +102,6 @@ class SourceFolder:
         )
 
 
-def is_passed_over(path: Path) -> bool:
+def is_passed_over(path: PurePath) -> bool:
     """Whether a path below the folder of a source is hidden, partial or a marker."""
     return any(part.startswith(_HIDDEN) or part.endswith(_PARTIAL) for part in path.parts)

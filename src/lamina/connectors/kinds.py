@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 BAD_ROWS_PATH = "bad_rows_path"
 """The option of sources that keep rows that cannot be read: they have `bad_rows`."""
 
-Value = str | int | Path
+Value = str | int | bool | Path | tuple[str, ...]
 
 
 class OptionType(Enum):
@@ -31,6 +31,10 @@ class OptionType(Enum):
 
     TEXT = "text"
     NUMBER = "whole number"
+    SWITCH = "true or false"
+    COLUMNS = "columns"  # names, separated by commas
+    INTERVAL = "interval"  # '10 minutes', in microseconds
+    SECRET = "secret"  # noqa: S105  from the environment: people share files
     INPUT = "folder to read"  # relative ones are below the folder of the pipeline
     OUTPUT = "folder to write"  # no other sink may write there
 
@@ -45,6 +49,8 @@ class DeclaredOption:
     default: Value | None = None  # None: without it there is no value
     required: bool = False
     least: int = 1  # of a number
+    choices: tuple[str, ...] = ()  # of a text, in lower case; none: any text will do
+    remote: bool = False  # of a folder: the address of an object store will do, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,27 @@ class Given:
         assert isinstance(value, Path), name
         return value
 
+    def place(self, name: str) -> Path | str:
+        """A folder, or the address of an object store."""
+        value = self.declared[name]
+        assert isinstance(value, Path | str), name
+        return value
+
+    def switch(self, name: str) -> bool:
+        value = self.declared.get(name, False)
+        assert isinstance(value, bool), name
+        return value
+
+    def columns(self, name: str) -> tuple[str, ...]:
+        """No names if it is not there."""
+        value = self.declared.get(name, ())
+        assert isinstance(value, tuple), name
+        return value
+
+    def microseconds(self, name: str) -> int | None:
+        """An interval; None if it is not there."""
+        return self.number(name) if name in self.declared else None
+
 
 @dataclass(frozen=True, slots=True)
 class SourceContext:
@@ -90,6 +117,14 @@ class SinkContext:
 
 
 @dataclass(frozen=True, slots=True)
+class Extra:
+    """What a kind needs beside Lamina itself: `pip install 'lamina[NAME]'`."""
+
+    name: str
+    modules: tuple[str, ...]  # as they are imported
+
+
+@dataclass(frozen=True, slots=True)
 class SourceKind:
     """A way to read rows."""
 
@@ -100,6 +135,8 @@ class SourceKind:
     check: Callable[[SourceContext], object] = lambda _: None  # beyond names and types of options
     refused: Mapping[str, str] = field(default_factory=dict)  # option -> what to do instead
     further: str = ""  # whose options are passed on, if any are
+    further_prefix: str = ""  # of their names, in lower case; other options are refused
+    extra: Extra | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +150,6 @@ class SinkKind:
     options: tuple[DeclaredOption, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     further: str = ""
+    further_prefix: str = ""
+    check: Callable[[DeclaredSink, Given], object] = lambda *_: None
+    extra: Extra | None = None

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
+from importlib.util import find_spec
+from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, TextIO
 
 from lamina.connectors.folder import is_passed_over
 from lamina.connectors.kinds import (
     BAD_ROWS_PATH,
+    Given,
     OptionType,
     SinkContext,
     SinkKind,
@@ -37,8 +39,9 @@ def check_connectors(pipeline: Pipeline, folder: Path, *, file: str = "pipeline"
     _check_names(pipeline, file)
     for source in pipeline.sources.values():
         check_source(source, folder, file=file)
-    writers: dict[Path, str] = {}
+    writers: dict[PurePath, str] = {}
     for sink in sinks_of(pipeline):
+        check_sink(sink, folder, file=file)
         for path in _folders(sink, OptionType.OUTPUT, folder, file):
             other = writers.setdefault(path, sink.name)
             if other != sink.name:
@@ -53,7 +56,17 @@ def check_source(source: DeclaredSource, folder: Path, *, file: str = "pipeline"
     kind = _source_kind(source, file)
     context = SourceContext(source, read_options(source, kind, folder, file=file))
     kind.check(context)
+    _check_installed(source, kind, file)
     return context
+
+
+def check_sink(sink: DeclaredSink, folder: Path, *, file: str = "pipeline") -> Given:
+    """The options of a sink; relative paths are below *folder*."""
+    kind = _sink_kind(sink, file)
+    given = read_options(sink, kind, folder, file=file)
+    kind.check(sink, given)
+    _check_installed(sink, kind, file)
+    return given
 
 
 def open_source(source: DeclaredSource, folder: Path, *, file: str = "pipeline") -> SparkSource:
@@ -71,12 +84,22 @@ def open_sinks(
 ) -> dict[str, Sink]:
     """All of them, by name. Without *outputs* they can be asked where they stand, and no more."""
     check_connectors(pipeline, folder, file=file)
-    return {
-        sink.name: open_sink(
-            sink, folder, home=home, file=file, out=out, output=(outputs or {}).get(sink.name)
-        )
-        for sink in sinks_of(pipeline)
-    }
+    opened: dict[str, Sink] = {}
+    try:
+        for sink in sinks_of(pipeline):
+            output = (outputs or {}).get(sink.name)
+            opened[sink.name] = open_sink(
+                sink, folder, home=home, file=file, out=out, output=output
+            )
+    except BaseException:
+        close_sinks(opened)
+        raise
+    return opened
+
+
+def close_sinks(sinks: Mapping[str, Sink]) -> None:
+    for sink in sinks.values():
+        sink.close()
 
 
 def open_sink(
@@ -89,9 +112,9 @@ def open_sink(
     output: Output | None = None,
 ) -> Sink:
     """*home* takes what a sink without a memory has to remember; *out* is for people."""
-    kind = _sink_kind(sink, file)
-    given = read_options(sink, kind, folder, file=file)
-    return kind.open(SinkContext(sink, given, LocalNotes(home), out or sys.stdout, output))
+    given = check_sink(sink, folder, file=file)
+    context = SinkContext(sink, given, LocalNotes(home), out or sys.stdout, output)
+    return _sink_kind(sink, file).open(context)
 
 
 def delivery_of(sink: DeclaredSink, *, file: str = "pipeline") -> str:
@@ -100,8 +123,9 @@ def delivery_of(sink: DeclaredSink, *, file: str = "pipeline") -> str:
 
 
 def missing_folders(source: DeclaredSource, folder: Path, *, file: str = "pipeline") -> list[Path]:
-    """Folders that a source reads and that are not there."""
-    return [path for path in _folders(source, OptionType.INPUT, folder, file) if not path.exists()]
+    """Folders that a source reads and that are not there; object stores are not asked."""
+    folders = _folders(source, OptionType.INPUT, folder, file)
+    return [path for path in folders if isinstance(path, Path) and not path.exists()]
 
 
 # bad rows
@@ -143,7 +167,7 @@ def _check_names(pipeline: Pipeline, file: str) -> None:
 
 
 def _check_not_read(
-    sink: DeclaredSink, path: Path, source: DeclaredSource, folder: Path, file: str
+    sink: DeclaredSink, path: PurePath, source: DeclaredSource, folder: Path, file: str
 ) -> None:
     """Output that a source takes for input would come back for ever."""
     for read in _folders(source, OptionType.INPUT, folder, file):
@@ -158,13 +182,41 @@ def _check_not_read(
 
 def _folders(
     of: DeclaredSource | DeclaredSink, wanted: OptionType, folder: Path, file: str
-) -> list[Path]:
-    """The folders that the options of one type name, each in one spelling."""
+) -> list[PurePath]:
+    """The folders that the options of one type name, each in one spelling.
+
+    A `Path` is one of a file system; an address is a path that cannot be opened.
+    """
     kind = _source_kind(of, file) if isinstance(of, DeclaredSource) else _sink_kind(of, file)
     given = read_options(of, kind, folder, file=file)
     names = [each.name for each in kind.options if each.type is wanted]
-    paths = [given.folder(name) for name in names if name in given.declared]
-    return [Path(os.path.normpath(path.absolute())) for path in paths]
+    places = [given.place(name) for name in names if name in given.declared]
+    return [
+        Path(os.path.normpath(place.absolute()))
+        if isinstance(place, Path)
+        else PurePosixPath(place)
+        for place in places
+    ]
+
+
+def _check_installed(
+    of: DeclaredSource | DeclaredSink, kind: SourceKind | SinkKind, file: str
+) -> None:
+    """BadPipeline if the packages of a kind are not here; nothing is imported."""
+    if kind.extra is None:
+        return
+    for module in kind.extra.modules:
+        if not _is_installed(module):
+            advice = f"pip install 'lamina[{kind.extra.name}]'"
+            message = f"{of.name!r} needs the Python package {module}, which is not installed"
+            raise bad_at(message, file, of.place, advice)
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that it would be in
+        return False
 
 
 def _source_kind(source: DeclaredSource, file: str) -> SourceKind:

@@ -2,7 +2,7 @@
 
     prepare   the files of an epoch in a folder that readers pass over, all of it durable
     decide    the next entry of the sink's log: taken by this publication, or by a newer fence
-    show      the folder gets the name of its epoch: readers of `<path>/*/*.parquet` see all of it
+    show      the folder gets the name of its epoch: readers of `epoch-*/*.parquet` see it all
 
 Killed before the decision, nothing happened; after it, whoever claims the sink next shows what was
 decided. A process that was paused can only do what its own entry says, or nothing.
@@ -80,6 +80,9 @@ class ParquetSink:
             if verdict is Publish.NOW:
                 self._publish(number, publication)
             self._unshown = False
+
+    def close(self) -> None:
+        """Nothing is held open."""
 
     # claim
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
 from io import BufferedIOBase
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from lamina.engine.ports import Publication
 from lamina.errors import DigestMismatch, SizeMismatch
+from lamina.os_errors import typed_errors
 from lamina.workspace.model import Staged
 
+BATCH_ROWS = 65_536
 RESTORE = "Restore it from a copy of the home: the epoch is committed, and the sink lacks it"
 
 
@@ -23,6 +29,22 @@ def open_proven(publication: Publication, file: Staged) -> BufferedIOBase:
         opened.close()
         raise
     return opened
+
+
+def staged_batches(publication: Publication) -> Iterator[pa.RecordBatch]:
+    """All rows of a publication, file by file: each is proven before its first row comes."""
+    for file in publication.files:
+        with (
+            typed_errors(publication.staged.where(file)),
+            open_proven(publication, file) as opened,
+        ):
+            yield from pq.ParquetFile(opened).iter_batches(batch_size=BATCH_ROWS)
+
+
+def staged_rows(publication: Publication) -> pa.Table:
+    """All rows of a publication, in memory: an epoch is as large as its limits let it be."""
+    batches = list(staged_batches(publication))
+    return pa.Table.from_batches(batches, None if batches else publication.output.schema)
 
 
 def prove(opened: BufferedIOBase, file: Staged, where: str) -> None:

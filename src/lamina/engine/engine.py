@@ -222,6 +222,7 @@ class Engine:
         """
         self._saves.abandon()
         self._recovered.close()
+        self._publisher.close()
 
     def _check_whole(self) -> None:
         if self._broken:

@@ -86,7 +86,14 @@ class Change(Enum):
 
     APPEND = "append"  # nothing: each row is new and stays
     UPSERT = "upsert"  # a row replaces the one with the same keys
-    CHANGES = "changes"  # rows also say which rows are gone
+    CHANGES = "changes"  # rows also say which rows are gone: in the column CHANGE
+
+
+CHANGE = "_change"
+"""The last column of a stream of changes, not in its schema: +I, -U, +U or -D, as Flink has them.
+
+A sink that goes by keys passes -U over (a +U follows it) and deletes what has -D.
+"""
 
 
 def _no_columns() -> pa.Schema:
@@ -162,6 +169,10 @@ class Sink(Protocol):
 
         Refused, Fenced or Diverged before any effect: `protocol.sinks.judge_publish`.
         """
+        ...
+
+    def close(self) -> None:
+        """Let go of connections; once is enough, twice is not an error."""
         ...
 
 

@@ -145,6 +145,10 @@ class Publisher:
         """Why sinks are behind, for people."""
         return {name: line.backoff.error for name, line in self._lines.items() if line.waiting}
 
+    def close(self) -> None:
+        for line in self._lines.values():
+            line.sink.close()
+
     def check_drained(self) -> None:
         """Raise why a sink is behind, if one is."""
         for line in self._lines.values():

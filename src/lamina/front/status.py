@@ -83,12 +83,15 @@ def look_up(
 
 def sink_epochs(place: PipelinePlace) -> dict[str, int]:
     """The last epoch of each sink of a pipeline file, as the sink itself says."""
-    from lamina.connectors.opening import open_sinks  # noqa: PLC0415  slow to import
+    from lamina.connectors.opening import close_sinks, open_sinks  # noqa: PLC0415  slow to import
 
     pipeline = place.read()
     file = str(place.file)
     opened = open_sinks(pipeline, place.folder, home=place.home, file=file)
-    positions = {name: sink.position() for name, sink in opened.items()}
+    try:
+        positions = {name: sink.position() for name, sink in opened.items()}
+    finally:
+        close_sinks(opened)
     return {name: at.point.epoch if at.point else 0 for name, at in positions.items()}
 
 

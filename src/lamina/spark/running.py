@@ -8,7 +8,7 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from lamina.clock import Clock, SystemClock
-from lamina.connectors.opening import check_connectors, open_sinks, open_source
+from lamina.connectors.opening import check_connectors, close_sinks, open_sinks, open_source
 from lamina.disk.base import Lock
 from lamina.engine.engine import Engine
 from lamina.engine.opening import open_engine
@@ -124,16 +124,20 @@ def open_pipeline(
         pipeline, folder, home=wanted.home, file=file, out=wanted.out, outputs=plan.outputs
     )
     times = {s.name: s.watermark.column for s in pipeline.sources.values() if s.watermark}
-    return open_engine(
-        plan,
-        space=space,
-        store=open_store(wanted.store),
-        runner=SparkRunner(own, streams, sources, times),
-        sources=sources,
-        sinks=sinks,
-        settings=wanted.engine,
-        recovery=wanted.recovery,
-        clock=clock,
-        lock=lock,
-        fail_point=fail_point,
-    )
+    try:
+        return open_engine(
+            plan,
+            space=space,
+            store=open_store(wanted.store),
+            runner=SparkRunner(own, streams, sources, times),
+            sources=sources,
+            sinks=sinks,
+            settings=wanted.engine,
+            recovery=wanted.recovery,
+            clock=clock,
+            lock=lock,
+            fail_point=fail_point,
+        )
+    except BaseException:
+        close_sinks(sinks)
+        raise

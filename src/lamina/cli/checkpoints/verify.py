@@ -17,7 +17,7 @@ from lamina.cli.support.screen import Screen, json_option
 from lamina.cli.support.shapes import Shape
 from lamina.cli.support.target import Target, nothing_here, store_options
 from lamina.cli.support.words import counted, size
-from lamina.connectors.opening import open_sinks
+from lamina.connectors.opening import close_sinks, open_sinks
 from lamina.errors import NotFound
 from lamina.format.findings import Severity
 from lamina.ids import CheckpointId
@@ -81,6 +81,7 @@ def _subject(target: Target, home: str | None, references: tuple[str, ...]) -> S
             raise click.UsageError("A pipeline is verified as a whole: name nothing but its file.")
         place = place_of(references[0], home, target.url or None)
         sinks = open_sinks(place.read(), place.folder, home=place.home, file=str(place.file))
+        click.get_current_context().call_on_close(lambda: close_sinks(sinks))
         kept = replace(target, url=place.store)
         return Subject(kept, (), HomeTarget(str(place.home)), tuple(sinks.values()))
     if store is None and home is None:

@@ -1,0 +1,53 @@
+"""The list of all sinks that the contract is asked of. A new kind needs a row here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import pytest
+from _pytest.mark import ParameterSet
+
+from tests.contract.sinks import (
+    ConsoleWorld,
+    LocalParquetWorld,
+    MemoryWorld,
+    ParquetWorld,
+    ToyWorld,
+    World,
+)
+
+MakeWorld = Callable[[], World]
+"""Each call gives a world of its own, with nothing in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    kind: str | None  # in the registry
+    make: Callable[[pytest.FixtureRequest, Path], MakeWorld]
+    is_server: bool = False  # its worlds are `ServerWorld`
+
+
+def _local_parquet(_: pytest.FixtureRequest, folder: Path) -> MakeWorld:
+    numbers = count()
+    return lambda: LocalParquetWorld(folder / f"out-{next(numbers)}")
+
+
+WORLDS: Mapping[str, Row] = {
+    "memory": Row(None, lambda *_: MemoryWorld),
+    "toy": Row(None, lambda *_: ToyWorld),
+    "parquet": Row("parquet", lambda *_: ParquetWorld),
+    "parquet on a disk": Row("parquet", _local_parquet),
+    "console": Row("console", lambda *_: ConsoleWorld),
+}
+SERVERS = [name for name, row in WORLDS.items() if row.is_server]
+
+
+def params(names: list[str]) -> list[ParameterSet]:
+    """For `parametrize`: those with a server are marked."""
+    return [
+        pytest.param(name, marks=[pytest.mark.server] if WORLDS[name].is_server else [])
+        for name in names
+    ]
