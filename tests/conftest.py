@@ -1,8 +1,30 @@
-"""For all tests: a test of properties has no deadline, because machines differ."""
+"""For all tests: no deadline for properties, because machines differ; and one server of each kind.
+
+A server is started by the first test that asks for it, once for each worker, and killed at the end.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
+
+from tests.servers import KafkaServer, S3Server, kafka, kafka_missing, seaweedfs
 
 settings.register_profile("lamina", deadline=None)
 settings.load_profile("lamina")
+
+
+@pytest.fixture(scope="session")
+def seaweedfs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with seaweedfs(tmp_path_factory.mktemp("seaweedfs")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    if reason := kafka_missing():
+        pytest.skip(reason)
+    with kafka(tmp_path_factory.mktemp("kafka")) as server:
+        yield server

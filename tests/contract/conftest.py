@@ -17,7 +17,6 @@ from tests.servers import (
     azurite_missing,
     ministack,
     rclone,
-    seaweedfs,
 )
 
 BACKENDS = [
@@ -57,12 +56,6 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
 @pytest.fixture
 def store(backend: Backend) -> Store:
     return backend.open()
-
-
-@pytest.fixture(scope="session")
-def seaweedfs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with seaweedfs(tmp_path_factory.mktemp("seaweedfs")) as server:
-        yield server
 
 
 @pytest.fixture(scope="session")
