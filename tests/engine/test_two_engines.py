@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lamina.errors import Fenced, Refused, StoreUnavailable
+from lamina.errors import Fenced, Refused, StoreFull
 from lamina.recovery import RecoveryConfig
 from lamina.testing.faulty import Killed
 from tests.engine.pipelines import LIMITS, ORDERS, TRADES, Bomb, World, expected, kill, run_out
@@ -100,7 +100,7 @@ def test_an_engine_that_was_broken_off_at_its_decision_does_not_go_on(tmp_path: 
 
 
 def test_an_epoch_that_failed_before_its_decision_can_be_run_again(tmp_path: Path) -> None:
-    """A runner that loses its cluster for a moment; what its tasks wrote does not count."""
+    """A runner whose cluster is full for a moment; what its tasks wrote does not count."""
     world = World(tmp_path)
     left = [("after append", 3), ("after totals", 2), ("before COMMIT", 4)]
     seen: dict[str, int] = {}
@@ -109,11 +109,11 @@ def test_an_epoch_that_failed_before_its_decision_can_be_run_again(tmp_path: Pat
         seen[place] = seen.get(place, 0) + 1
         if (place, seen[place]) in left:
             left.remove((place, seen[place]))
-            raise StoreUnavailable("the cluster is away")
+            raise StoreFull("the cluster has no space")
 
     engine = world.open(unavailable)
     for _ in range(3):
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(StoreFull):
             run_out(engine)
     run_out(engine)
     engine.close()

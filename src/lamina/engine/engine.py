@@ -20,6 +20,7 @@ import pyarrow as pa
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.saving import PipelineFacts
 from lamina.clock import Clock, new_writer_id
+from lamina.engine.backoff import Backoff
 from lamina.engine.model import (
     Input,
     Offset,
@@ -46,7 +47,7 @@ from lamina.engine.records import offsets_after, report_of, staged_for
 from lamina.engine.saves import Saves
 from lamina.engine.spelling import respelled
 from lamina.engine.states import States
-from lamina.errors import Refused
+from lamina.errors import Refused, StoreUnavailable
 from lamina.format.commit import CommitRecord, Point
 from lamina.ids import CheckpointId, fold
 from lamina.recovery.manager import Recovered
@@ -88,6 +89,8 @@ class Engine:
         self.notes: list[str] = []  # what a person who started it should know
         self._run_id = new_writer_id(clock)[:12]
         self._broken = False
+        self._reading = Backoff(clock)
+        self._has_read = False  # in this process
         self._begin_at(recovered)
         self._publisher = open_publisher(sinks, plan, recovered, staged=space.staged, clock=clock)
         self._saves = Saves(
@@ -140,7 +143,12 @@ class Engine:
 
     @property
     def held(self) -> str:
-        """Why no epoch may come now: a sink or the last checkpoint is too far behind. Or empty."""
+        """Why no epoch comes now: a source does not answer, or what is after it. Or empty."""
+        return self._waits_for_output or self._reading.error
+
+    @property
+    def _waits_for_output(self) -> str:
+        """A sink or the last checkpoint is too far behind for another epoch."""
         if self._publisher.behind > self._settings.behind_max:
             return "; ".join(f"{sink}: {why}" for sink, why in self._publisher.errors().items())
         return self._saves.error or "a checkpoint is being made" if self._saves.holds else ""
@@ -149,20 +157,28 @@ class Engine:
     def trouble(self) -> str:
         """What does not work now and is tried again, for people; or empty."""
         found = [f"{sink}: {why}" for sink, why in self._publisher.errors().items() if why]
-        return "; ".join([*found, *([self._saves.error] if self._saves.error else [])])
+        others = (self._saves.error, self._reading.error)
+        return "; ".join([*found, *(why for why in others if why)])
 
     def step(self) -> EpochReport | None:
         """One epoch, if there is anything to do; None if not, or if the pipeline is `held`."""
         self._check_whole()
         self._saves.advance()
         self._publisher.drive()
-        if self.held:
+        if self._waits_for_output or not self._reading.is_over:
             return None
         started = self._clock.monotonic()
-        plan = self._plan_epoch()
+        try:
+            plan, results = self._read()
+        except StoreUnavailable as error:
+            if not self._has_read:  # it may never have been right: a person should know
+                raise
+            self._reading.failed(error)
+            return None
+        self._reading.succeeded()
+        self._has_read = True
         if plan is None:
             return None
-        results = self._run(plan)
         commit = self._decide(plan, results)
         self._publish()
         self._saves.advance()
@@ -231,6 +247,16 @@ class Engine:
                 advice="Close the engine and open it again: recovery finds out",
             )
 
+    def _read(self) -> tuple[EpochPlan | None, dict[str, StreamResult]]:
+        """All of an epoch that can be thrown away and done again: while a source is down, too."""
+        plan = self._plan_epoch()
+        if plan is None:
+            return None, {}
+        results = self._run(plan)
+        for name, each in plan.ranges.items():
+            self._sources[name].confirm(each)
+        return plan, results
+
     # plan
 
     def _plan_epoch(self) -> EpochPlan | None:
@@ -284,8 +310,6 @@ class Engine:
     # decide
 
     def _decide(self, plan: EpochPlan, results: Mapping[str, StreamResult]) -> CommitRecord:
-        for name, each in plan.ranges.items():
-            self._sources[name].confirm(each)
         after = self._watermarks_after(plan, results)
         return self._commit(plan, results, self._remember(plan), after)
 
