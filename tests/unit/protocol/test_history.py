@@ -170,6 +170,7 @@ def test_the_newest_is_the_highest_epoch_whatever_the_order_of_ids() -> None:
     newest = scribe.history.newest
     assert newest is not None
     assert newest.id == cid(7)
+    assert scribe.history.highest == newest
 
 
 # rewinds
