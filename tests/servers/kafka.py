@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from lamina.spark.java import java_home
 from tests.servers.process import Server, free_port
@@ -63,6 +64,54 @@ class KafkaServer:
         finally:
             self.start()
 
+    def create_topic(self, name: str, partitions: int = 1, **settings: str) -> None:
+        from confluent_kafka.admin import NewTopic  # noqa: PLC0415  an extra
+
+        topic = NewTopic(name, partitions, config=settings)
+        for made in self.admin().create_topics([topic]).values():
+            made.result(timeout=30)
+
+    def admin(self) -> Any:
+        from confluent_kafka.admin import AdminClient  # noqa: PLC0415  an extra
+
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def producer(self, **settings: str) -> Any:
+        from confluent_kafka import Producer  # noqa: PLC0415  an extra
+
+        return Producer({"bootstrap.servers": self.bootstrap, "log_level": 0, **settings})
+
+    def read_all(self, topic: str) -> list[Any]:
+        """Every message that a reader of committed ones sees, partition by partition."""
+        from confluent_kafka import Consumer, KafkaError, TopicPartition  # noqa: PLC0415  an extra
+
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "tests",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+        )
+        try:
+            found: list[Any] = []
+            for partition in consumer.list_topics(topic, timeout=30).topics[topic].partitions:
+                consumer.assign([TopicPartition(topic, partition, 0)])
+                while True:
+                    message = consumer.poll(30)
+                    assert message is not None, f"the end of {topic} does not come"
+                    if message.error() is None:
+                        found.append(message)
+                    elif message.error().code() == KafkaError._PARTITION_EOF:
+                        break
+                    else:
+                        raise AssertionError(message.error())
+            return found
+        finally:
+            consumer.close()
+
     def _java(self) -> list[str]:
         home = java_home(self.folder)
         assert home is not None, "Spark's tests need a Java, too"
@@ -91,11 +140,9 @@ class KafkaServer:
     def _is_ready(self) -> bool:
         """Ready is not an open port: it answers for the whole cluster."""
         from confluent_kafka import KafkaException  # noqa: PLC0415  an extra
-        from confluent_kafka.admin import AdminClient  # noqa: PLC0415
 
-        client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         try:
-            return bool(client.list_topics(timeout=2).brokers)
+            return bool(self.admin().list_topics(timeout=2).brokers)
         except KafkaException:
             return False
 
