@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
+from lamina.store import RemoteStore, open_store
+from tests.contract.object_worlds import FunctionWorld, ObjectParquetWorld
 from tests.contract.sinks import (
     ConsoleWorld,
     LocalParquetWorld,
@@ -35,12 +37,25 @@ def _local_parquet(_: pytest.FixtureRequest, folder: Path) -> MakeWorld:
     return lambda: LocalParquetWorld(folder / f"out-{next(numbers)}")
 
 
+def _parquet_on_s3(request: pytest.FixtureRequest, folder: Path) -> MakeWorld:
+    server = request.getfixturevalue("seaweedfs_server")
+    numbers = count()
+    corner = f"sinks/{folder.name}"
+    nobody = RemoteStore(server.url(corner), **server.options(endpoint="http://127.0.0.1:1"))
+    return lambda: ObjectParquetWorld(
+        open_store(server.url(f"{corner}/{next(numbers)}"), **server.options()), nobody
+    )
+
+
 WORLDS: Mapping[str, Row] = {
     "memory": Row(None, lambda *_: MemoryWorld),
     "toy": Row(None, lambda *_: ToyWorld),
     "parquet": Row("parquet", lambda *_: ParquetWorld),
     "parquet on a disk": Row("parquet", _local_parquet),
+    "parquet in a store": Row("parquet", lambda *_: ObjectParquetWorld),
+    "parquet on S3": Row("parquet", _parquet_on_s3, is_server=True),
     "console": Row("console", lambda *_: ConsoleWorld),
+    "function": Row("function", lambda *_: FunctionWorld),
 }
 SERVERS = [name for name, row in WORLDS.items() if row.is_server]
 

@@ -17,20 +17,27 @@ import errno
 from io import BytesIO
 from pathlib import Path
 
-from lamina.connectors.kinds import DeclaredOption, OptionType, SinkKind
+from lamina.clock import SystemClock
+from lamina.connectors.kinds import DeclaredOption, Given, OptionType, SinkContext, SinkKind
 from lamina.connectors.sink_log import SinkLog
 from lamina.connectors.staged import RESTORE, prove
+from lamina.connectors.store_options import STORE_OPTIONS, check_store_options, store_options
 from lamina.disk.files import Files, LocalFiles
-from lamina.engine.ports import Change, Publication
+from lamina.engine.ports import Change, Publication, Sink
 from lamina.errors import Diverged, LaminaError, NotFound
 from lamina.format import sink_log as names
 from lamina.format.commit import Point
 from lamina.format.pipeline_record import Owner
 from lamina.format.sink_log import SinkEntry
 from lamina.os_errors import typed_errors
+from lamina.pipeline.model import DeclaredSink
 from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner, judge_publish
+from lamina.store.retry import RetryingStore, RetryPolicy
 from lamina.workspace.model import Staged
 
+PATH = "path"
+PATIENCE = RetryPolicy(budget_seconds=5.0)
+"""Of one call: a store that fails for longer is the engine's to come back to."""
 IN_THE_WAY = "Move it out of the sink's folder: readers would take it for output of this pipeline"
 
 
@@ -241,10 +248,36 @@ def _judge(last: SinkEntry, publication: Publication) -> Publish:
     )
 
 
+def _open(context: SinkContext) -> Sink:
+    place = context.given.place(PATH)
+    if isinstance(place, Path):
+        return ParquetSink(context.sink.name, place)
+    from lamina.connectors.object_parquet import ObjectParquetSink  # noqa: PLC0415  slow to import
+    from lamina.store.remote import RemoteStore  # noqa: PLC0415  slow to import
+
+    clock = SystemClock()
+    store = RetryingStore(RemoteStore(place, **store_options(context.given)), PATIENCE, clock)
+    return ObjectParquetSink(context.sink.name, store, clock)
+
+
+def _check(sink: DeclaredSink, given: Given) -> None:
+    check_store_options(sink, given, PATH)
+
+
 PARQUET = SinkKind(
     "parquet",
-    "Parquet files, one folder for each epoch",
-    open=lambda context: ParquetSink(context.sink.name, context.given.folder("path")),
-    delivery=ParquetSink.delivery,
-    options=(DeclaredOption("path", "Folder for the output", OptionType.OUTPUT, required=True),),
+    "Parquet files, a set for each epoch",
+    open=_open,
+    check=_check,
+    delivery="exactly once; an epoch becomes visible in one step",
+    options=(
+        DeclaredOption(
+            PATH,
+            "Folder for the output, or an address of an object store",
+            OptionType.OUTPUT,
+            required=True,
+            remote=True,
+        ),
+        *STORE_OPTIONS,
+    ),
 )

@@ -23,6 +23,7 @@ SOURCES = {
 SINKS = {
     "parquet": "lamina.connectors.parquet:PARQUET",
     "console": "lamina.connectors.console:CONSOLE",
+    "function": "lamina.connectors.function:KIND",
 }
 
 Kind = TypeVar("Kind", SourceKind, SinkKind)

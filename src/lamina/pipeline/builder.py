@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 from lamina.pipeline.cursor import Cursor
 from lamina.pipeline.definitions import UNITS_US, Definitions, delay_us, event_time
@@ -22,7 +22,7 @@ from lamina.pipeline.statements import read_columns
 from lamina.pipeline.tokens import bad_at, read_script
 from lamina.pipeline.variables import Bad, check_outside, fill, used
 
-Options: TypeAlias = "Mapping[str, str | int | bool]"
+Options: TypeAlias = "Mapping[str, str | int | bool | Callable[..., Any]]"
 
 
 class PipelineBuilder:
@@ -110,9 +110,16 @@ class PipelineBuilder:
         for key, value in (options or {}).items():
             if key.lower() in map(str.lower, found):
                 raise bad_at(f"the option {key!r} is given twice", name, NOWHERE)
-            text = str(value).lower() if isinstance(value, bool) else str(value)
-            found[key] = Option(text, fill(text, self._environment, _error_of(name)))
+            found[key] = self._option(name, value)
         return found
+
+    def _option(self, name: str, value: str | int | bool | Callable[..., Any]) -> Option:
+        if callable(value):
+            called = getattr(value, "__qualname__", type(value).__qualname__)
+            text = f"{value.__module__}:{called}"
+            return Option(text, text, value)
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        return Option(text, fill(text, self._environment, _error_of(name)))
 
 
 def _error_of(name: str) -> Bad:

@@ -10,9 +10,10 @@ shown, hashed and stored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from lamina.format.canonical import Json
 
@@ -52,6 +53,8 @@ class Option:
 
     written: str
     value: str = field(repr=False)  # may be a secret
+    made: Callable[..., Any] | None = field(default=None, repr=False, compare=False)
+    """A function that a Python program has given; the two texts are its name."""
 
     @classmethod
     def plain(cls, value: str) -> Option:

@@ -38,7 +38,13 @@ def test_bad_rows_are_a_stream_and_a_sink_that_the_plan_shows(pipeline: Path) ->
 @pytest.mark.parametrize(
     ("old", "new", "place", "message"),
     [
-        ("path 'out'", "path 's3://bucket/out'", "3:13", "is a URL"),
+        ("path 'out'", "path 's3a://bucket/out'", "3:13", "no object store has the scheme 's3a'"),
+        ("path 'out'", "path 's3://bucket?key=x'", "3:13", "holds no user, password, query"),
+        ("path 'out'", "path 'out', region 'x'", "3:13", "is a folder of this machine"),
+        ("path 'out'", "path 's3://b', account_key '${HOME}'", "3:13", "is an address of s3://"),
+        ("path 'out'", "path 's3://b', secret_access_key 'x'", "3:13", "in plain text"),
+        ("path 'out'", "path 's3://b', endpoint 'host:80'", "3:13", "the endpoint 'host:80'"),
+        ("path 'bad'", "path 's3://bucket/bad'", "1:15", "is a URL"),
         ("path 'in'", "path 'gs://bucket/in'", "1:15", "is a URL"),
         ("path 'bad'", "path 'out'", "1:15", "would write into the same folder"),
         ("path 'bad'", "path 'x/../in/bad'", "1:15", "the source 's' reads"),
@@ -121,8 +127,8 @@ def test_what_is_known_without_spark_is_said_before_it_starts(
     monkeypatch.setitem(sys.modules, "pyspark", None)
     result = lamina("run", pipeline, "--sink-from-now", "s bad rows")
     assert "pyspark is not installed" in result.stderr, "the sink of bad rows is one of them"
-    pipeline.write_text(SQL.replace("path 'out'", "path 's3://bucket/out'"))
-    assert "is a URL" in lamina("run", pipeline).stderr
+    pipeline.write_text(SQL.replace("path 'out'", "path 'hdfs://bucket/out'"))
+    assert "the scheme 'hdfs'" in lamina("run", pipeline).stderr
 
 
 def test_a_disk_that_spark_has_filled_is_no_refusal() -> None:
