@@ -18,7 +18,7 @@ import pytest
 
 from lamina.connectors.object_log import ObjectLog
 from lamina.connectors.object_parquet import ObjectParquetSink
-from lamina.errors import NotFound, StoreUnavailable, UnsafeStore
+from lamina.errors import Fenced, NotFound, StoreUnavailable, UnsafeStore
 from lamina.format import object_log as names
 from lamina.store import LocalStore, MemoryStore, RetryPolicy
 from lamina.store.retry import RetryingStore
@@ -205,6 +205,27 @@ def test_a_claim_deletes_what_dead_processes_never_decided_and_nothing_else(
     ObjectParquetSink("out", store, ManualClock(1)).fence(2, PIPELINE)
     kept = [info.key for info in store.list("data")]
     assert sorted(kept) == sorted([*before, *strangers])
+
+
+def test_a_process_that_is_replaced_between_its_files_and_its_entry_decides_nothing(
+    output: Output,
+) -> None:
+    world = ObjectParquetWorld()
+
+    published = []
+
+    def replaced(call: str) -> None:
+        if call == "put done" and published:
+            published.pop()
+            world.open().fence(2, PIPELINE)
+
+    old = world.open(replaced)
+    old.fence(1, PIPELINE)
+    published.append(1)
+    with pytest.raises(Fenced):
+        old.publish(output.publication(1, [[1]]))
+    assert world.shown() == {}
+    assert world.open().position().generation == 2
 
 
 def test_a_publication_that_was_given_up_half_way_leaves_no_file_behind(output: Output) -> None:
