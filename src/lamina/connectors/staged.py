@@ -6,14 +6,15 @@ import hashlib
 import os
 from collections.abc import Iterator
 from io import BufferedIOBase
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING
 
 from lamina.engine.ports import Publication
 from lamina.errors import DigestMismatch, SizeMismatch
 from lamina.os_errors import typed_errors
 from lamina.workspace.model import Staged
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 BATCH_ROWS = 65_536
 RESTORE = "Restore it from a copy of the home: the epoch is committed, and the sink lacks it"
@@ -33,6 +34,8 @@ def open_proven(publication: Publication, file: Staged) -> BufferedIOBase:
 
 def staged_batches(publication: Publication) -> Iterator[pa.RecordBatch]:
     """All rows of a publication, file by file: each is proven before its first row comes."""
+    import pyarrow.parquet as pq  # noqa: PLC0415  slow to import, and `lamina check` reads no rows
+
     for file in publication.files:
         with (
             typed_errors(publication.staged.where(file)),
@@ -43,6 +46,8 @@ def staged_batches(publication: Publication) -> Iterator[pa.RecordBatch]:
 
 def staged_rows(publication: Publication) -> pa.Table:
     """All rows of a publication, in memory: an epoch is as large as its limits let it be."""
+    import pyarrow as pa  # noqa: PLC0415  slow to import
+
     batches = list(staged_batches(publication))
     return pa.Table.from_batches(batches, None if batches else publication.output.schema)
 
