@@ -10,7 +10,16 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from tests.servers import KafkaServer, S3Server, kafka, kafka_missing, seaweedfs
+from tests.servers import (
+    KafkaServer,
+    PostgresServer,
+    S3Server,
+    kafka,
+    kafka_missing,
+    postgres,
+    postgres_missing,
+    seaweedfs,
+)
 
 settings.register_profile("lamina", deadline=None)
 settings.load_profile("lamina")
@@ -27,4 +36,12 @@ def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServ
     if reason := kafka_missing():
         pytest.skip(reason)
     with kafka(tmp_path_factory.mktemp("kafka")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    if reason := postgres_missing():
+        pytest.skip(reason)
+    with postgres() as server:
         yield server

@@ -12,6 +12,7 @@ from _pytest.mark import ParameterSet
 
 from lamina.store import RemoteStore, open_store
 from tests.contract.object_worlds import FunctionWorld, ObjectParquetWorld
+from tests.contract.postgres_world import PostgresWorld
 from tests.contract.sinks import (
     ConsoleWorld,
     LocalParquetWorld,
@@ -20,6 +21,7 @@ from tests.contract.sinks import (
     ToyWorld,
     World,
 )
+from tests.servers import PostgresServer
 
 MakeWorld = Callable[[], World]
 """Each call gives a world of its own, with nothing in it."""
@@ -47,6 +49,11 @@ def _parquet_on_s3(request: pytest.FixtureRequest, folder: Path) -> MakeWorld:
     )
 
 
+def _postgres(request: pytest.FixtureRequest, _: Path) -> MakeWorld:
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return lambda: PostgresWorld(server, server.new_schema())
+
+
 WORLDS: Mapping[str, Row] = {
     "memory": Row(None, lambda *_: MemoryWorld),
     "toy": Row(None, lambda *_: ToyWorld),
@@ -56,6 +63,7 @@ WORLDS: Mapping[str, Row] = {
     "parquet on S3": Row("parquet", _parquet_on_s3, is_server=True),
     "console": Row("console", lambda *_: ConsoleWorld),
     "function": Row("function", lambda *_: FunctionWorld),
+    "postgres": Row("postgres", _postgres, is_server=True),
 }
 SERVERS = [name for name, row in WORLDS.items() if row.is_server]
 

@@ -2,17 +2,21 @@
 
 from tests.servers.azure import AzureServer, azurite, azurite_missing
 from tests.servers.kafka import KafkaServer, kafka, kafka_missing
+from tests.servers.postgres import PostgresServer, postgres, postgres_missing
 from tests.servers.s3 import S3Server, ministack, rclone, seaweedfs
 
 __all__ = [
     "AzureServer",
     "KafkaServer",
+    "PostgresServer",
     "S3Server",
     "azurite",
     "azurite_missing",
     "kafka",
     "kafka_missing",
     "ministack",
+    "postgres",
+    "postgres_missing",
     "rclone",
     "seaweedfs",
 ]

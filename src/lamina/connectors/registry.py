@@ -24,6 +24,7 @@ SINKS = {
     "parquet": "lamina.connectors.parquet:PARQUET",
     "console": "lamina.connectors.console:CONSOLE",
     "function": "lamina.connectors.function:KIND",
+    "postgres": "lamina.connectors.postgres.kind:POSTGRES",
 }
 
 Kind = TypeVar("Kind", SourceKind, SinkKind)

@@ -1,0 +1,1 @@
+"""PostgreSQL as a sink: rows and mark in one transaction of the database."""

@@ -1,0 +1,206 @@
+"""One connection to a PostgreSQL server, made again when it was lost.
+
+Every call is told to a hook before and after it. Whatever goes wrong closes the connection: then
+the server rolls back, and the next call begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import adbc_driver_manager
+import pyarrow as pa
+from adbc_driver_postgresql import dbapi
+
+from lamina.connectors.postgres.errors import typed_error
+from lamina.errors import StoreUnavailable
+
+T = TypeVar("T")
+Hook = Callable[[str], None]
+CONNECT_TIMEOUT_S = 10
+LOCK_TIMEOUT_MS = 30_000
+_IDLE_MS = 300_000
+
+# A role may have other defaults. READ COMMITTED: who waited for the mark sees the newest one.
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+
+# The epoch is forgotten once the server said that it has it: so the commit must be on disk.
+# A client that vanished must not hold the mark for the two hours of TCP.
+_GREETING = """
+SELECT set_config('TimeZone', 'UTC', false),
+       set_config('lock_timeout', $1, false),
+       set_config('idle_in_transaction_session_timeout', $2, false),
+       set_config('tcp_keepalives_idle', '30', false),
+       set_config('tcp_keepalives_interval', '10', false),
+       set_config('tcp_keepalives_count', '3', false),
+       set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+                  WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, false)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where it is, and how to log in."""
+
+    host: str
+    port: int
+    database: str
+    user: str
+    password: str = field(default="", repr=False)
+    ssl: Mapping[str, str] = field(default_factory=dict)
+    connect_timeout_s: int = CONNECT_TIMEOUT_S
+    lock_timeout_ms: int = LOCK_TIMEOUT_MS
+
+    @property
+    def url(self) -> str:
+        """For people: without the password."""
+        return f"postgresql://{self.user}@{self.host}:{self.port}/{self.database}"
+
+    def conninfo(self, application: str) -> str:
+        parts = {
+            "host": self.host,
+            "port": str(self.port),
+            "dbname": self.database,
+            "user": self.user,
+            "password": self.password,
+            "connect_timeout": str(self.connect_timeout_s),
+            "application_name": application,
+            "client_encoding": "UTF8",  # what Arrow has; else that of the database would be assumed
+            "keepalives_idle": "30",
+            "keepalives_interval": "10",
+            "keepalives_count": "3",
+            "tcp_user_timeout": "60000",
+            "target_session_attrs": "read-write" if "," in self.host else "any",
+            **self.ssl,
+        }
+        return " ".join(f"{name}={_quoted(value)}" for name, value in parts.items() if value)
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+class Session:
+    """Statements of one sink, one after the other."""
+
+    def __init__(
+        self, server: Server, *, application: str, where: str, hook: Hook | None = None
+    ) -> None:
+        self._connection: Any = None
+        self._server = server
+        self._application = application
+        self.where = where
+        self._hook = hook or (lambda _: None)
+
+    def query(self, call: str, sql: str, *values: object) -> list[dict[str, Any]]:
+        """The rows of a SELECT."""
+
+        def ask(cursor: Any) -> list[dict[str, Any]]:
+            cursor.execute(sql, values or None)
+            rows: list[dict[str, Any]] = cursor.fetch_arrow_table().to_pylist()
+            return rows
+
+        return self._call(call, ask)
+
+    def look(self, call: str, sql: str, *values: object) -> list[dict[str, Any]]:
+        """`query` outside of a transaction: on a new connection, if the old one is lost."""
+        return self._afresh(lambda: self.query(call, sql, *values))
+
+    def run(self, call: str, sql: str, *values: object) -> None:
+        self._call(call, lambda cursor: cursor.execute(sql, values or None))
+
+    def copy(
+        self, call: str, table: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+    ) -> None:
+        """Put rows into a temporary table that is there; an error of *batches* comes through."""
+        failed: list[BaseException] = []
+
+        def pull() -> Iterator[pa.RecordBatch]:
+            # The driver would make a text of what is raised here, and call it its own error.
+            try:
+                yield from batches
+            except BaseException as error:
+                failed.append(error)
+                raise
+
+        def ingest(cursor: Any) -> None:
+            reader = pa.RecordBatchReader.from_batches(schema, pull())
+            try:
+                cursor.adbc_ingest(table, reader, mode="append", temporary=True)
+            except adbc_driver_manager.Error:
+                if failed:
+                    raise failed[0] from None
+                raise
+
+        self._call(call, ingest)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Rolled back unless the block ends with `commit`."""
+        self._afresh(lambda: self.run("begin a transaction", _BEGIN))
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+    def commit(self) -> None:
+        """StoreUnavailable if nobody knows whether it happened."""
+        self.run("commit", "COMMIT")
+
+    def roll_back(self) -> None:
+        self.run("roll back", "ROLLBACK")
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(adbc_driver_manager.Error):  # it may be lost: then it is closed
+                connection.close()
+
+    def __del__(self) -> None:
+        """A sink that nobody has closed holds no connection longer than it lives."""
+        self.close()
+
+    def _afresh(self, first: Callable[[], T]) -> T:
+        """Nothing has been done yet: a connection that was lost meanwhile is made again, once."""
+        was_open = self._connection is not None
+        try:
+            return first()
+        except StoreUnavailable:
+            if not was_open:
+                raise
+            return first()
+
+    def _call(self, call: str, work: Callable[[Any], T]) -> T:
+        try:
+            if self._connection is None:
+                self._connect()
+            self._hook(call)
+            with self._connection.cursor() as cursor:
+                done = work(cursor)
+            self._hook(f"{call}: done")
+        except adbc_driver_manager.Error as error:
+            self.close()
+            raise typed_error(error, self.where, call=call) from self._shown(error)
+        except BaseException:
+            self.close()
+            raise
+        return done
+
+    def _connect(self) -> None:
+        self._hook("connect")
+        server = self._server
+        self._connection = dbapi.connect(server.conninfo(self._application), autocommit=True)
+        with self._connection.cursor() as cursor:
+            cursor.execute(_GREETING, (f"{server.lock_timeout_ms}ms", f"{_IDLE_MS}ms"))
+            cursor.fetchall()
+        self._hook("connect: done")
+
+    def _shown(self, error: BaseException) -> BaseException | None:
+        """The cause of an error, for tracebacks; not if it should ever quote the password."""
+        password = self._server.password
+        return None if password and password in str(error) else error
