@@ -81,6 +81,7 @@ class PostgresServer:
 
     folder: Path
     port: int = field(default_factory=free_port)
+    _bin: Path = Path()
     _server: Server | None = None
     _names: Iterator[int] = field(default_factory=count)
 
@@ -97,6 +98,16 @@ class PostgresServer:
         rules = f"host all {PASSWORD_USER} 127.0.0.1/32 scram-sha-256\n"
         rules += "host all,replication all 127.0.0.1/32 trust\n"
         (self.data / "pg_hba.conf").write_text(rules)
+
+    def use(self, primary: PostgresServer) -> None:
+        """Instead of `init`: the data of *primary*, as it is now, to be followed from there."""
+        self._bin = primary._bin
+        if user := _user():
+            shutil.chown(self.folder, user)
+        command = [str(self._bin / "pg_basebackup"), "-h", "127.0.0.1", "-p", str(primary.port)]
+        command += ["-U", ADMIN, "-D", str(self.data), "-R", "-X", "stream", "-c", "fast"]
+        command += ["--no-sync"]
+        subprocess.run(command, user=_user(), cwd=self.folder, check=True, capture_output=True)
 
     @property
     def data(self) -> Path:
@@ -163,4 +174,19 @@ def postgres() -> Iterator[PostgresServer]:
         yield server
     finally:
         server.kill()
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def standby(primary: PostgresServer) -> Iterator[PostgresServer]:
+    """A copy that follows *primary* and takes no writes."""
+    folder = Path(tempfile.mkdtemp(prefix="lamina-postgres-"))
+    folder.chmod(0o755)
+    copy = PostgresServer(folder)
+    copy.use(primary)
+    try:
+        copy.start()
+        yield copy
+    finally:
+        copy.kill()
         shutil.rmtree(folder)

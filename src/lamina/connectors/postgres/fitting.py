@@ -51,10 +51,10 @@ def check_surroundings(around: Surroundings, where: str, schema: str) -> None:
     if not around.has_schema:
         advice = f"CREATE SCHEMA {quoted(schema)}, or correct the option schema"
         raise NotFound(f"there is no schema {schema!r}", where=where, advice=advice)
-    if "may_use" not in around.rights:
+    if "usage" not in around.rights:
         message = f"the role may not use the schema {schema!r}"
         raise AccessDenied(message, where=where, advice="GRANT USAGE ON SCHEMA")
-    if "may_stage" not in around.rights:
+    if "temporary" not in around.rights:
         advice = "GRANT TEMPORARY ON DATABASE: rows are copied into a temporary table first"
         raise AccessDenied("the role may not create temporary tables", where=where, advice=advice)
 
@@ -72,16 +72,26 @@ def missing_table(
     if not create:
         advice = "Create the table, or set create_table to true"
         return NotFound("the table does not exist", where=where, advice=advice)
-    if "may_create" not in around.rights:
+    if "create" not in around.rights:
         message, advice = f"the role may not create tables in {schema!r}", "GRANT CREATE ON SCHEMA"
         return AccessDenied(message, where=where, advice=advice)
     return None
 
 
-def fit(schema: pa.Schema, writing: Writing, target: Target, *, deletes: bool, where: str) -> Fit:
+def check_rights(around: Surroundings, writing: Writing, *, deletes: bool, where: str) -> None:
+    """AccessDenied if the role may not write to the table as the stream needs it."""
+    needed = ["insert"]
+    needed += ["select", "update"] if writing.mode is WriteMode.UPSERT else []
+    needed += ["delete"] if deletes else []
+    missing = ", ".join(right.upper() for right in needed if right not in around.rights)
+    if missing:
+        message = f"the role may not {missing} on the table"
+        raise AccessDenied(message, where=where, advice=f"GRANT {missing} ON TABLE")
+
+
+def fit(schema: pa.Schema, writing: Writing, target: Target, where: str) -> Fit:
     """Refused with everything that does not fit."""
     _check_kind(target, where)
-    _check_rights(target, writing, deletes=deletes, where=where)
     problems: list[str] = []
     matched: dict[str, TargetColumn] = {}
     for field in schema:
@@ -111,17 +121,6 @@ def _check_kind(target: Target, where: str) -> None:
     if not target.is_logged:
         message = "the table is unlogged: PostgreSQL empties it after a crash"
         raise Refused(message, where=where, advice="ALTER TABLE ... SET LOGGED")
-
-
-def _check_rights(target: Target, writing: Writing, *, deletes: bool, where: str) -> None:
-    needed = ["insert"]
-    needed += ["select", "update"] if writing.mode is WriteMode.UPSERT else []
-    needed += ["delete"] if deletes else []
-    missing = [right.upper() for right in needed if f"may_{right}" not in target.rights]
-    if missing:
-        rights = ", ".join(missing)
-        message = f"the role may not {rights} on the table"
-        raise AccessDenied(message, where=where, advice=f"GRANT {rights} ON TABLE")
 
 
 def _column(name: str, target: Target, problems: list[str]) -> TargetColumn | None:

@@ -20,6 +20,11 @@ from lamina.protocol.sinks import SinkPosition
 
 NOWHERE = SinkPosition(NOBODY, 0, None)
 
+# Not to_regclass: that may answer from a cache which an advisory lock does not bring up to date.
+_EXIST = """
+SELECT EXISTS (SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                WHERE n.nspname = $1 AND c.relname = $2) AS there
+"""
 _COLUMNS = "sink, pipeline_id, pipeline, generation, epoch, digest"
 _CREATE = """
 CREATE TABLE {marks} (
@@ -51,10 +56,8 @@ class Marks:
 
     def exist(self) -> bool:
         """Whether anybody has claimed a table of this schema."""
-        found = self.session.look(
-            "look for the marks", "SELECT to_regclass($1) IS NOT NULL AS there", self._marks
-        )
-        return bool(found[0]["there"])
+        (found,) = self.session.look("look for the marks", _EXIST, self.schema, MARKS)
+        return bool(found["there"])
 
     def load(self) -> SinkPosition:
         """As it is committed."""
@@ -71,8 +74,8 @@ class Marks:
         name = f"{self.schema}.{MARKS}".encode()
         number = int.from_bytes(hashlib.sha256(name).digest()[:8], "big", signed=True)
         self.session.query("wait for its turn", "SELECT pg_advisory_xact_lock($1)::text", number)
-        there = "SELECT to_regclass($1) IS NOT NULL AS there"
-        if not self.session.query("look for the marks", there, self._marks)[0]["there"]:
+        (found,) = self.session.query("look for the marks", _EXIST, self.schema, MARKS)
+        if not found["there"]:
             self.session.run(f"create the table {MARKS}", _CREATE.format(marks=self._marks))
         sql = (
             f"INSERT INTO {self._marks} (table_name, sink, pipeline_id, pipeline, generation) "

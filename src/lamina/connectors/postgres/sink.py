@@ -17,6 +17,7 @@ import pyarrow as pa
 from lamina.connectors.keyed import WriteMode, Writing
 from lamina.connectors.postgres.fitting import (
     Fit,
+    check_rights,
     check_surroundings,
     create_table,
     fit,
@@ -138,7 +139,7 @@ class PostgresSink:
         """Whatever can be known before anything is claimed."""
         around = self._around(was_there=position.point is not None)
         if around.target is not None:
-            self._fit(around.target, output.schema)
+            self._fit(around, around.target, output.schema)
 
     def _around(self, *, was_there: bool) -> Surroundings:
         """With the table, or with the right to make it."""
@@ -153,15 +154,11 @@ class PostgresSink:
                 raise refused
         return around
 
-    def _fit(self, target: Target, schema: pa.Schema) -> Fit:
+    def _fit(self, around: Surroundings, target: Target, schema: pa.Schema) -> Fit:
         assert self._writing is not None, "it was opened to write"
-        return fit(
-            schema,
-            self._writing,
-            target,
-            deletes=self._output is not None and self._output.change is Change.CHANGES,
-            where=self._session.where,
-        )
+        deletes = self._output is not None and self._output.change is Change.CHANGES
+        check_rights(around, self._writing, deletes=deletes, where=self._session.where)
+        return fit(schema, self._writing, target, self._session.where)
 
     def _make_table(self) -> None:
         """Only as long as no epoch was in it: a table that was dropped is not made again."""
@@ -169,7 +166,7 @@ class PostgresSink:
             return
         around = self._around(was_there=False)
         if around.target is not None:
-            self._fit(around.target, self._output.schema)
+            self._fit(around, around.target, self._output.schema)
             return
         schema, name = self._output.schema, self._place.quoted
         sql = create_table(schema, self._writing, name, around.version)
@@ -178,19 +175,20 @@ class PostgresSink:
     def _write(self, publication: Publication) -> None:
         assert self._writing is not None, "it was opened to write"
         lock_target(self._session, self._place.schema, self._place.table)
-        target = look_around(self._session, self._place.schema, self._place.table).target
-        assert target is not None, "it is locked"
         if self._writing.mode is WriteMode.APPEND:
             schema, batches = peeked(staged_batches(publication))
-            self._writer(target, schema).append(schema, batches)
+            self._writer(schema).append(schema, batches)
         else:
             rows = staged_rows(publication)
             names = [name for name in rows.column_names if name != CHANGE]
-            self._writer(target, rows.select(names).schema).upsert(rows)
+            self._writer(rows.select(names).schema).upsert(rows)
 
-    def _writer(self, target: Target, schema: pa.Schema) -> EpochWriter:
+    def _writer(self, schema: pa.Schema) -> EpochWriter:
         """By the columns that come: an epoch may have been decided before the stream changed."""
-        return EpochWriter(self._session, self._place.quoted, self._fit(target, schema))
+        around = look_around(self._session, self._place.schema, self._place.table)
+        assert around.target is not None, "it is locked"
+        fitting = self._fit(around, around.target, schema)
+        return EpochWriter(self._session, self._place.quoted, fitting)
 
     def _commit(self, after: SinkPosition) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,54 +11,58 @@ from lamina.connectors.postgres.names import quoted
 from lamina.connectors.postgres.session import Session
 from lamina.connectors.postgres.types import ENUM
 
-_TABLE = """
-SELECT n.oid::bigint AS schema_id, c.oid::bigint AS id, c.relkind::text AS kind,
-       c.relpersistence::text AS persistence, pg_is_in_recovery() AS standby,
-       current_setting('server_version_num')::int AS version,
-       has_database_privilege(current_database(), 'TEMPORARY') AS may_stage,
-       has_schema_privilege(n.oid, 'USAGE') AS may_use,
-       has_schema_privilege(n.oid, 'CREATE') AS may_create,
-       has_any_column_privilege(c.oid, 'INSERT') AS may_insert,
-       has_any_column_privilege(c.oid, 'UPDATE') AS may_update,
-       has_any_column_privilege(c.oid, 'SELECT') AS may_select,
-       has_table_privilege(c.oid, 'DELETE') AS may_delete
-  FROM (SELECT 1) AS always
-  LEFT JOIN pg_namespace n ON n.nspname = $1
-  LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = $2
-"""
-
-# A domain is what it is made of, however deep; an array is a list of its elements.
-_COLUMNS = """
-WITH RECURSIVE based(attnum, type, modifier) AS (
-    SELECT attnum, atttypid, atttypmod FROM pg_attribute
-     WHERE attrelid = $1::oid AND attnum > 0 AND NOT attisdropped
+# One statement, one answer, in JSON: it is asked in every epoch that has rows.
+# A domain is what it is made of, however deep; an array is a list of its elements. The unique
+# indexes are those that ON CONFLICT can go by: valid, immediate, of plain columns, for all rows.
+_LOOK = """
+WITH RECURSIVE place AS (
+    SELECT n.oid AS schema_id, c.oid AS id, c.relkind, c.relpersistence
+      FROM (SELECT 1) AS always
+      LEFT JOIN pg_namespace n ON n.nspname = $1
+      LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = $2
+), based(attnum, type, modifier) AS (
+    SELECT attnum, atttypid, atttypmod FROM pg_attribute, place
+     WHERE attrelid = place.id AND attnum > 0 AND NOT attisdropped
     UNION ALL
     SELECT attnum, t.typbasetype, t.typtypmod
       FROM based JOIN pg_type t ON t.oid = based.type WHERE t.typtype = 'd'
+), columns AS (
+    SELECT a.attname AS name, format_type(a.atttypid, a.atttypmod) AS shown,
+           a.attnotnull AS not_null, a.attgenerated <> '' AS generated, a.attidentity AS identity,
+           a.atthasdef AS has_default, b.modifier,
+           t.typcategory = 'A' AND t.typelem <> 0 AS is_list,
+           e.typtype = 'e' AS is_enum, e.typname AS type_name, n.nspname AS type_schema
+      FROM place JOIN pg_attribute a ON a.attrelid = place.id
+      JOIN based b ON a.attnum = b.attnum
+      JOIN pg_type t ON t.oid = b.type AND t.typtype <> 'd'
+      JOIN pg_type e
+        ON e.oid = CASE WHEN t.typcategory = 'A' AND t.typelem <> 0 THEN t.typelem ELSE t.oid END
+      JOIN pg_namespace n ON n.oid = e.typnamespace
+     ORDER BY a.attnum
+), indexes AS (
+    SELECT (SELECT json_agg(a.attname) FROM pg_attribute a
+             WHERE a.attrelid = i.indrelid AND a.attnum = ANY (
+                   (string_to_array(i.indkey::text, ' ')::int[])[1:i.indnkeyatts])) AS columns,
+           coalesce((to_jsonb(i) ->> 'indnullsnotdistinct')::boolean, false) AS one_null
+      FROM place JOIN pg_index i ON i.indrelid = place.id
+     WHERE i.indisunique AND i.indisvalid AND i.indimmediate
+       AND i.indpred IS NULL AND i.indexprs IS NULL
 )
-SELECT a.attname::text AS name, format_type(a.atttypid, a.atttypmod) AS shown,
-       a.attnotnull AS not_null, a.attgenerated::text AS generated,
-       a.attidentity::text AS identity, a.atthasdef AS has_default, b.modifier::int AS modifier,
-       t.typcategory = 'A' AND t.typelem <> 0 AS is_list, e.typtype = 'e' AS is_enum,
-       e.typname::text AS type_name, n.nspname::text AS type_schema
-  FROM based b
-  JOIN pg_attribute a ON a.attrelid = $1::oid AND a.attnum = b.attnum
-  JOIN pg_type t ON t.oid = b.type AND t.typtype <> 'd'
-  JOIN pg_type e
-    ON e.oid = CASE WHEN t.typcategory = 'A' AND t.typelem <> 0 THEN t.typelem ELSE t.oid END
-  JOIN pg_namespace n ON n.oid = e.typnamespace
- ORDER BY a.attnum
-"""
-
-# Those that ON CONFLICT can go by: whole, immediate, of plain columns, for all rows.
-_UNIQUE = """
-SELECT (SELECT array_agg(a.attname::text) FROM pg_attribute a
-         WHERE a.attrelid = i.indrelid AND a.attnum = ANY (
-               (string_to_array(i.indkey::text, ' ')::int[])[1:i.indnkeyatts])) AS columns,
-       coalesce((to_jsonb(i) ->> 'indnullsnotdistinct')::boolean, false) AS one_null
-  FROM pg_index i
- WHERE i.indrelid = $1::oid AND i.indisunique AND i.indisvalid AND i.indimmediate
-   AND i.indpred IS NULL AND i.indexprs IS NULL
+SELECT json_build_object(
+           'has_schema', schema_id IS NOT NULL, 'is_there', id IS NOT NULL, 'kind', relkind,
+           'is_logged', relpersistence = 'p', 'standby', pg_is_in_recovery(),
+           'version', current_setting('server_version_num')::int,
+           'columns', (SELECT coalesce(json_agg(columns), '[]') FROM columns),
+           'unique', (SELECT coalesce(json_agg(indexes), '[]') FROM indexes),
+           'rights', json_build_object(
+               'temporary', has_database_privilege(current_database(), 'TEMPORARY'),
+               'usage', has_schema_privilege(schema_id, 'USAGE'),
+               'create', has_schema_privilege(schema_id, 'CREATE'),
+               'insert', has_any_column_privilege(id, 'INSERT'),
+               'update', has_any_column_privilege(id, 'UPDATE'),
+               'select', has_any_column_privilege(id, 'SELECT'),
+               'delete', has_table_privilege(id, 'DELETE')))::text AS seen
+  FROM place
 """
 
 
@@ -87,7 +92,6 @@ class Target:
     kind: str
     is_logged: bool
     unique: tuple[tuple[frozenset[str], bool], ...]  # columns; whether null is a value like others
-    rights: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,35 +101,36 @@ class Surroundings:
     has_schema: bool
     is_standby: bool
     version: int
-    rights: frozenset[str]
+    rights: frozenset[str]  # in lower case
     target: Target | None
 
 
 def look_around(session: Session, schema: str, table: str) -> Surroundings:
     """In a transaction or out of one; nothing is changed."""
-    (row,) = session.query("look at the table", _TABLE, schema, table)
-    rights = {name for name in row if name.startswith("may_") and row[name]}
-    target = None if row["id"] is None else _target(session, row, rights)
-    has_schema = row["schema_id"] is not None
-    return Surroundings(has_schema, row["standby"], row["version"], frozenset(rights), target)
+    (row,) = session.query("look at the table", _LOOK, schema, table)
+    seen = json.loads(row["seen"])
+    return Surroundings(
+        has_schema=seen["has_schema"],
+        is_standby=seen["standby"],
+        version=seen["version"],
+        rights=frozenset(right for right, held in seen["rights"].items() if held),
+        target=_target(seen) if seen["is_there"] else None,
+    )
 
 
-def _target(session: Session, row: Mapping[str, Any], rights: set[str]) -> Target:
-    columns = session.query("look at its columns", _COLUMNS, row["id"])
-    unique = session.query("look at its indexes", _UNIQUE, row["id"])
+def _target(seen: Mapping[str, Any]) -> Target:
     return Target(
-        columns={each["name"]: _column(each) for each in columns},
-        kind=row["kind"],
-        is_logged=row["persistence"] == "p",
-        unique=tuple((frozenset(each["columns"]), each["one_null"]) for each in unique),
-        rights=frozenset(rights),
+        columns={each["name"]: _column(each) for each in seen["columns"]},
+        kind=seen["kind"],
+        is_logged=seen["is_logged"],
+        unique=tuple((frozenset(each["columns"]), each["one_null"]) for each in seen["unique"]),
     )
 
 
 def _column(row: Mapping[str, Any]) -> TargetColumn:
     own = row["type_schema"] == "pg_catalog" or row["type_name"] == "citext"
     name = row["type_name"] if own else f"{row['type_schema']}.{row['type_name']}"
-    is_generated = bool(row["generated"]) or row["identity"] == "a"
+    is_generated = row["generated"] or row["identity"] == "a"
     return TargetColumn(
         name=row["name"],
         shown=row["shown"],
