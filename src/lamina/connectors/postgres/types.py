@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from lamina.errors import Refused
 
-_DATE = (-2_440_588, 2_145_042_905)  # 4713-11-24 BC to 5874897-12-31, in days since 1970
-_TIMESTAMP = (-210_866_803_200_000_000, 2**63 - 1)  # from 4713-11-24 BC on, in microseconds
+_DATE = (-2_440_588, 2_145_042_905)  # 4714-11-24 BC to 5874897-12-31, in days since 1970
+_TIMESTAMP = (-210_866_803_200_000_000, 2**63 - 1)  # from 4714-11-24 BC on, in microseconds
 # PostgreSQL takes a few numbers outside of these for -infinity and infinity.
 
 TEXTS = frozenset({"text", "varchar", "bpchar", "citext"})
@@ -137,7 +137,7 @@ def _check_limits(name: str, values: pa.Array, where: str) -> None:
         raise Refused(
             f"the column {name!r} has a {sent.column} that PostgreSQL cannot hold",
             where=where,
-            advice="It begins at 4713 BC: leave such rows out in the SELECT",
+            advice="Its time begins in 4714 BC: leave such rows out in the SELECT",
         )
 
 
