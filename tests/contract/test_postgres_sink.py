@@ -5,15 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
 from io import BufferedIOBase
 from pathlib import Path
 
+import psycopg
 import pyarrow as pa
 import pytest
 
 from lamina.engine.ports import CHANGE, Change, Publication
 from lamina.errors import (
     AccessDenied,
+    Fenced,
     LaminaError,
     NotFound,
     Refused,
@@ -424,6 +427,43 @@ def test_many_first_claims_of_one_schema_at_once(rig: Rig) -> None:
         thread.join()
     assert failed == []
     assert rig.tables() == {"lamina_sinks", *(f"t{number}" for number in range(6))}
+
+
+def test_a_claim_waits_for_an_epoch_that_is_being_written(rig: Rig) -> None:
+    new = rig.sink(V, lock_timeout_ms=50)
+
+    def claim(call: str) -> None:
+        if call == "insert the rows":
+            with pytest.raises(StoreUnavailable):
+                new.fence(2, PIPELINE)
+
+    old = rig.sink(V, hook=claim)
+    old.fence(1, PIPELINE)
+    old.publish(rig.publication(1, v(1)))
+    assert new.fence(2, PIPELINE).point == rig.publication(1).point
+    with pytest.raises(Fenced):
+        old.publish(rig.publication(2, v(2)))
+    assert rig.rows() == [(1,)]
+
+
+def test_nobody_alters_the_table_while_an_epoch_is_written(rig: Rig) -> None:
+    """numeric(3,0) took 1.5 as 2, which nobody had said."""
+    halves = pa.schema([("v", pa.decimal128(3, 1))])
+    tried: list[str] = []
+
+    def alter(call: str) -> None:
+        if call == "make room for the rows":
+            with rig.server.connect(options="-c lock_timeout=50ms") as other:
+                try:
+                    other.execute(f"ALTER TABLE {rig.schema}.t ALTER v TYPE numeric(3,0)")
+                except psycopg.errors.LockNotAvailable:
+                    tried.append(call)
+
+    sink = rig.sink(halves, hook=alter)
+    sink.fence(1, PIPELINE)
+    sink.publish(rig.publication(1, table({"v": [Decimal("1.5")]}, halves)))
+    assert tried
+    assert rig.rows() == [(Decimal("1.5"),)]
 
 
 # connections

@@ -1,0 +1,24 @@
+-- Trades, made up, the same every time: one every 50 ms of event time.
+CREATE SOURCE trades (symbol STRING, price DECIMAL(12,2), volume BIGINT, ts TIMESTAMP)
+  USING trades OPTIONS (rows '20000', symbols '20')
+  WATERMARK ts DELAY OF INTERVAL 5 SECONDS;
+
+-- One row for each symbol, replaced whenever it changes.
+CREATE STREAM totals AS
+  SELECT symbol, sum(volume) AS volume, max(price) AS highest, max(ts) AS last_trade
+  FROM trades GROUP BY symbol EMIT ON UPDATE;
+
+-- One row for each symbol and minute, added when the minute is over.
+CREATE STREAM minutes AS
+  SELECT symbol, window.start AS minute, sum(price * volume) / sum(volume) AS vwap, count(*) AS trades
+  FROM trades GROUP BY symbol, window(ts, '1 minute') EMIT ON WINDOW CLOSE;
+
+-- Both tables are created if they are missing; the first has the keys of its stream.
+-- Server, role and password come from the environment, under the names that psql uses, too.
+CREATE SINK totals_out FROM totals USING postgres OPTIONS (
+  host '${PGHOST:-localhost}', port '${PGPORT:-5432}', database '${PGDATABASE:-postgres}',
+  user '${PGUSER:-postgres}', password '${PGPASSWORD:-}', table 'trade_totals');
+
+CREATE SINK minutes_out FROM minutes USING postgres OPTIONS (
+  host '${PGHOST:-localhost}', port '${PGPORT:-5432}', database '${PGDATABASE:-postgres}',
+  user '${PGUSER:-postgres}', password '${PGPASSWORD:-}', table 'trade_minutes');
