@@ -19,6 +19,7 @@ from tests.servers import (
     postgres,
     postgres_missing,
     seaweedfs,
+    table_bucket,
 )
 
 settings.register_profile("lamina", deadline=None)
@@ -29,6 +30,13 @@ settings.load_profile("lamina")
 def seaweedfs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     with seaweedfs(tmp_path_factory.mktemp("seaweedfs")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def iceberg_rest_server(seaweedfs_server: S3Server) -> S3Server:
+    """SeaweedFS with an Iceberg REST catalog over its bucket `lamina-iceberg`."""
+    table_bucket(seaweedfs_server, "lamina-iceberg")
+    return seaweedfs_server
 
 
 @pytest.fixture(scope="session")

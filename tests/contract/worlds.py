@@ -11,6 +11,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from lamina.store import RemoteStore, open_store
+from tests.contract.iceberg_worlds import local_worlds, rest_worlds, s3_worlds
 from tests.contract.object_worlds import FunctionWorld, ObjectParquetWorld
 from tests.contract.postgres_world import PostgresWorld
 from tests.contract.sinks import (
@@ -64,6 +65,9 @@ WORLDS: Mapping[str, Row] = {
     "console": Row("console", lambda *_: ConsoleWorld),
     "function": Row("function", lambda *_: FunctionWorld),
     "postgres": Row("postgres", _postgres, is_server=True),
+    "iceberg": Row("iceberg", local_worlds),
+    "iceberg on S3": Row("iceberg", s3_worlds, is_server=True),
+    "iceberg over REST": Row("iceberg", rest_worlds, is_server=True),
 }
 SERVERS = [name for name, row in WORLDS.items() if row.is_server]
 

@@ -3,7 +3,7 @@
 from tests.servers.azure import AzureServer, azurite, azurite_missing
 from tests.servers.kafka import KafkaServer, kafka, kafka_missing
 from tests.servers.postgres import PostgresServer, postgres, postgres_missing
-from tests.servers.s3 import S3Server, ministack, rclone, seaweedfs
+from tests.servers.s3 import S3Server, ministack, rclone, seaweedfs, table_bucket
 
 __all__ = [
     "AzureServer",
@@ -19,4 +19,5 @@ __all__ = [
     "postgres_missing",
     "rclone",
     "seaweedfs",
+    "table_bucket",
 ]

@@ -11,25 +11,29 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal
 
-Trouble = Literal["pass", "cut after", "503 after", "cut before", "503 before"]
+Trouble = Literal["pass", "cut after", "503 after", "cut before", "503 before", "twice"]
 
 
 @dataclass(slots=True)
 class FaultProxy:
-    """Troubles strike the next PUTs of a key that ends as asked, one each, in order."""
+    """Troubles strike the next PUTs of a key that ends as asked, one each, in order.
+
+    `twice` is what a gateway does that got no answer: it asks again, and gives the second answer.
+    """
 
     port: int
     target_port: int
     key_end: str = ""
     troubles: deque[Trouble] = field(default_factory=deque)
     puts: int = 0
+    method: str = "PUT"
 
-    def plan(self, key_end: str, *troubles: Trouble) -> None:
-        self.key_end, self.puts = key_end, 0
+    def plan(self, key_end: str, *troubles: Trouble, method: str = "PUT") -> None:
+        self.key_end, self.puts, self.method = key_end, 0, method
         self.troubles = deque(troubles)
 
     def next_trouble(self, method: str, path: str) -> Trouble:
-        if method != "PUT" or not path.split("?", maxsplit=1)[0].endswith(self.key_end):
+        if method != self.method or not path.split("?", maxsplit=1)[0].endswith(self.key_end):
             return "pass"
         self.puts += 1
         return self.troubles.popleft() if self.troubles else "pass"
@@ -70,6 +74,8 @@ class _Handler(BaseHTTPRequestHandler):
         status, headers, answer = self._ask(body)
         if trouble.endswith("after"):
             return self._fail(trouble)
+        if trouble == "twice":
+            status, headers, answer = self._ask(body)
         return self._answer(status, headers, answer)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _forward  # noqa: N815

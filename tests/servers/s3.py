@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import http.client
 import json
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,9 @@ class S3Server:
     """Where it listens, and how to open a store in it."""
 
     port: int
+    iceberg_port: int = 0  # of an Iceberg REST catalog, if it has one
+    master_port: int = 0
+    filer_port: int = 0
 
     def url(self, prefix: str = "") -> str:
         return f"s3://{BUCKET}/{prefix}"
@@ -45,7 +49,7 @@ class S3Server:
 
 @contextmanager
 def seaweedfs(folder: Path) -> Iterator[S3Server]:
-    port, master, volume, filer = free_port(), free_port(), free_port(), free_port()
+    port, master, volume, filer, iceberg = (free_port() for _ in range(5))
     (folder / "data").mkdir()
     credentials = [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}]
     actions = ["Admin", "Read", "Write", "List", "Tagging"]
@@ -70,12 +74,21 @@ def seaweedfs(folder: Path) -> Iterator[S3Server]:
         f"-filer.port={filer}",
         "-s3",
         f"-s3.port={port}",
-        "-s3.port.iceberg=0",
+        f"-s3.port.iceberg={iceberg}",
         "-s3.port.lance=0",
         f"-s3.config={folder / 's3.json'}",
     ]
     with running(command, folder=folder, ready=lambda: _takes_puts(port)):
-        yield S3Server(port)
+        yield S3Server(port, iceberg, master, filer)
+
+
+def table_bucket(server: S3Server, name: str) -> None:
+    """A bucket of SeaweedFS whose tables are in its REST catalog."""
+    command = [binary("weed"), "shell", f"-master=127.0.0.1:{server.master_port}"]
+    command += [f"-filer=127.0.0.1:{server.filer_port}"]
+    asked = f"s3tables.bucket -create -name {name} -account 000000000000\n"
+    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)
+    assert "arn:" in done.stdout, done.stdout + done.stderr
 
 
 @contextmanager

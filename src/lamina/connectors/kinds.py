@@ -60,6 +60,7 @@ class Given:
     file: str  # of the pipeline
     declared: Mapping[str, Value]
     further: Mapping[str, str] = field(default_factory=dict)  # by their names in lower case
+    base: Path = Path()  # the folder of the pipeline
 
     def text(self, name: str) -> str:
         """An empty one if it is not there."""

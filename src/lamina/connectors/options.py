@@ -38,7 +38,7 @@ def read_options(
                 raise bad_option(of, message, file, f"Known options: {', '.join(known) or 'none'}")
     values = {option.name: _value(of, option, folder, file) for option in kind.options}
     there = {name: value for name, value in values.items() if value is not None}
-    return Given(file, there, further)
+    return Given(file, there, further, folder)
 
 
 def option_of(of: DeclaredSource | DeclaredSink, name: str) -> Option | None:

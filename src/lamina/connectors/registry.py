@@ -25,6 +25,7 @@ SINKS = {
     "console": "lamina.connectors.console:CONSOLE",
     "function": "lamina.connectors.function:KIND",
     "postgres": "lamina.connectors.postgres.kind:POSTGRES",
+    "iceberg": "lamina.connectors.iceberg.kind:ICEBERG",
 }
 
 Kind = TypeVar("Kind", SourceKind, SinkKind)
