@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +14,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
+from lamina.connectors.postgres.sink import Place, PostgresSink
 from lamina.engine.ports import CHANGE, Change, Publication
 from lamina.errors import (
     AccessDenied,
@@ -637,6 +639,25 @@ def test_a_server_that_is_not_there_or_lets_nobody_in(
             rig.sink(V, **option).position()
         assert type(raised.value) is kind
         assert raised.value.advice
+
+
+def test_a_server_that_takes_a_call_and_says_nothing_is_given_up_in_time(rig: Rig) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        sink = rig.sink(V, port=silent.getsockname()[1], connect_timeout_s=2)
+        with pytest.raises(StoreUnavailable, match="timeout expired"):
+            sink.position()
+
+
+def test_a_sink_without_a_stream_says_where_it_stands_and_makes_nothing(rig: Rig) -> None:
+    asked = PostgresSink("out", rig.login, Place(rig.schema, "t"))
+    assert asked.position().point is None
+    assert rig.tables() == set()
+    sink = rig.sink(V)
+    sink.fence(1, PIPELINE)
+    sink.publish(rig.publication(1, v(1)))
+    assert asked.position() == sink.position()
+    asked.close()
+    asked.close()
 
 
 def test_a_schema_that_is_missing_is_named(rig: Rig) -> None:
