@@ -384,6 +384,10 @@ def test_an_epoch_with_the_columns_of_an_older_stream_is_written_by_its_own(rig:
     sink.fence(1, PIPELINE)
     sink.publish(rig.publication(1, v(1)))
     assert rig.rows() == [(1, None)]
+    keyed = rig.sink(KV, keys=("k",), table="keyed", name="keyed")
+    keyed.fence(1, PIPELINE)
+    with pytest.raises(Refused, match="the rows have no key 'k'"):
+        keyed.publish(rig.publication(1, v(1)))
 
 
 # whose it is

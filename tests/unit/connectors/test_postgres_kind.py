@@ -109,6 +109,15 @@ def test_a_column_without_a_type_in_postgresql_is_refused_when_the_sink_is_opene
     assert advice in raised.value.advice
 
 
+def test_a_list_is_not_a_key() -> None:
+    lists = pa.schema([("x", pa.list_(pa.int64())), ("v", pa.int64())])
+    opened(Output(lists))
+    with pytest.raises(BadPipeline) as raised:
+        opened(Output(lists, Change.UPSERT, ("x",)))
+    assert "'x' is a key" in raised.value.advice
+    assert "to_json(x) AS x" in raised.value.advice
+
+
 def test_a_column_name_that_postgresql_would_cut_is_refused() -> None:
     with pytest.raises(BadPipeline, match="63 bytes"):
         opened(Output(pa.schema([("x" * 64, pa.int64())])))

@@ -33,11 +33,13 @@ class Fit:
     one_null: bool  # an index tells rows apart by a null key, too
 
 
-def check_schema(schema: pa.Schema) -> Iterator[str]:
+def check_schema(schema: pa.Schema, keys: tuple[str, ...] = ()) -> Iterator[str]:
     """What of a stream PostgreSQL cannot hold, and what to do about it."""
     for field in schema:
+        advice = advice_for(field.name, field.type)
+        if field.name in keys and pa.types.is_nested(field.type):
+            yield f"{field.name!r} is a key, and of type {field.type}. {advice}"
         if sent_type(field.type) is None:
-            advice = advice_for(field.name, field.type)
             yield f"PostgreSQL has no type for {field.name!r} of type {field.type}. {advice}"
         if "\0" in field.name or len(field.name.encode()) > NAME_BYTES_MAX:
             yield f"{field.name!r} cannot be the name of a column: at most {NAME_BYTES_MAX} bytes"
@@ -100,6 +102,7 @@ def fit(schema: pa.Schema, writing: Writing, target: Target, where: str) -> Fit:
             matched[field.name] = column
             problems += _misfits(field, column)
     problems += _unfilled(target, matched)
+    problems += [f"the rows have no key {key!r}" for key in writing.keys if key not in schema.names]
     one_null = True
     if writing.mode is WriteMode.UPSERT and all(key in matched for key in writing.keys):
         columns = [matched[key] for key in writing.keys]

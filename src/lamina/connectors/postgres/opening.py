@@ -21,7 +21,7 @@ def open_sink(context: SinkContext) -> PostgresSink:
     if output is None:
         return PostgresSink(sink.name, server_of(given), place)
     writing = writing_of(context, output)
-    for problem in check_schema(output.schema):
+    for problem in check_schema(output.schema, writing.keys):
         raise bad_option(sink, "cannot take its stream", given.file, problem)
     return PostgresSink(sink.name, server_of(given), place, output=output, writing=writing)
 
