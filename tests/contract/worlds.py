@@ -14,6 +14,7 @@ from lamina.store import RemoteStore, open_store
 from tests.contract.iceberg_worlds import local_worlds, rest_worlds, s3_worlds
 from tests.contract.object_worlds import FunctionWorld, ObjectParquetWorld
 from tests.contract.postgres_world import PostgresWorld
+from tests.contract.delta_world import DeltaWorld, delta_on_s3
 from tests.contract.sinks import (
     ConsoleWorld,
     LocalParquetWorld,
@@ -53,6 +54,9 @@ def _parquet_on_s3(request: pytest.FixtureRequest, folder: Path) -> MakeWorld:
 def _postgres(request: pytest.FixtureRequest, _: Path) -> MakeWorld:
     server: PostgresServer = request.getfixturevalue("postgres_server")
     return lambda: PostgresWorld(server, server.new_schema())
+def _delta(_: pytest.FixtureRequest, folder: Path) -> MakeWorld:
+    numbers = count()
+    return lambda: DeltaWorld(folder / f"delta-{next(numbers)}")
 
 
 WORLDS: Mapping[str, Row] = {
@@ -68,6 +72,8 @@ WORLDS: Mapping[str, Row] = {
     "iceberg": Row("iceberg", local_worlds),
     "iceberg on S3": Row("iceberg", s3_worlds, is_server=True),
     "iceberg over REST": Row("iceberg", rest_worlds, is_server=True),
+    "delta": Row("delta", _delta),
+    "delta on s3": Row("delta", lambda request, _: delta_on_s3(request), is_server=True),
 }
 SERVERS = [name for name, row in WORLDS.items() if row.is_server]
 

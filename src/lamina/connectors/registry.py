@@ -26,6 +26,7 @@ SINKS = {
     "function": "lamina.connectors.function:KIND",
     "postgres": "lamina.connectors.postgres.kind:POSTGRES",
     "iceberg": "lamina.connectors.iceberg.kind:ICEBERG",
+    "delta": "lamina.connectors.delta:DELTA",
 }
 
 Kind = TypeVar("Kind", SourceKind, SinkKind)

@@ -1,0 +1,256 @@
+"""Where a Delta table is: a folder of this machine, or an object store.
+
+deltalake writes the log; data files are written here, so that they are durable before a version
+of the table names them. On a file system deltalake does not sync what it writes: that is done here,
+before anybody is told that it is there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lamina.clock import SystemClock
+from lamina.connectors.delta_mark import GENERATION
+from lamina.connectors.staged import open_proven, prove
+from lamina.disk.files import Files, LocalFiles, create_once, make_folder
+from lamina.engine.ports import Publication
+from lamina.errors import Corrupt
+from lamina.os_errors import typed_errors
+from lamina.store.probe import probe_store
+from lamina.store.remote import RemoteStore
+from lamina.store.retry import RetryingStore, RetryPolicy
+from lamina.workspace.model import Staged
+
+LOG = "_delta_log"
+_ASIDE = ".epoch-"  # copies that are not whole yet
+LAST_CHECKPOINT = "_last_checkpoint"
+Hook = Callable[[str], None]
+"""Told before and after every call to the outside; in tests it may raise."""
+
+
+class Place(Protocol):
+    """Data files of one table, and what makes its log durable."""
+
+    where: str  # for people
+    uri: str  # for deltalake
+    options: dict[str, str]  # of the object store, for deltalake
+    remote: bool
+
+    def prepare(self) -> None:
+        """Before the first change: a place to write to that keeps its word."""
+        ...
+
+    def put_staged(self, name: str, publication: Publication, file: Staged) -> pq.FileMetaData:
+        """A staged file, proven, under *name* in the table; the same one twice is not an error."""
+        ...
+
+    def put(self, name: str, data: pa.Buffer) -> None:
+        """A new file in the table."""
+        ...
+
+    def settle(self) -> None:
+        """After the files, before the version that names them: their names are durable, too."""
+        ...
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Files that no version names."""
+        ...
+
+    def sync_log(self, versions: Iterable[int]) -> None:
+        """Make versions of the table durable, up to one that a sink wrote or one that is gone."""
+        ...
+
+    def sync_checkpoint(self, version: int) -> None: ...
+
+
+class LocalPlace:
+    """A folder. Staged files are linked where that can be: nothing is copied or synced twice."""
+
+    remote = False
+
+    def __init__(self, folder: Path, hook: Hook, files: Files | None = None) -> None:
+        self._folder = folder.absolute()
+        self._log = self._folder / LOG
+        self._files = files or LocalFiles()
+        self._hook = hook
+        self.where = str(self._folder)
+        self.uri = self._folder.as_uri()
+        self.options: dict[str, str] = {}
+
+    def prepare(self) -> None:
+        with typed_errors(self._folder):
+            self._hook("folder")
+            make_folder(self._files, self._log)
+            for name in self._files.names(self._folder):
+                if name.startswith(_ASIDE) and not name.endswith(self._files.tag):
+                    self._files.unlink(self._folder / name)  # of a process that is gone or fenced
+
+    def put_staged(self, name: str, publication: Publication, file: Staged) -> pq.FileMetaData:
+        """The name follows from the bytes: what is there is the same file, or damaged."""
+        path = self._folder / name
+        with typed_errors(publication.staged.where(file)):
+            self._hook("put")
+            if not self._files.exists(path):
+                self._link_or_copy(path, publication, file)
+            try:
+                return self._proven(path, publication, file)
+            except Corrupt:
+                self._files.unlink(path)
+                raise
+
+    def _link_or_copy(self, path: Path, publication: Publication, file: Staged) -> None:
+        source = publication.staged.local_path(file)
+        if source is not None:
+            try:
+                self._files.link(source, path)
+                os.utime(path)  # vacuum takes old files that no version names for garbage
+            except OSError:
+                pass  # another device, for one; a copy tells what is wrong, if anything is
+            else:
+                return
+        with open_proven(publication, file) as opened:
+            create_once(self._files, path, opened)
+
+    def _proven(self, path: Path, publication: Publication, file: Staged) -> pq.FileMetaData:
+        with self._files.open(path) as opened:
+            prove(opened, file, publication.staged.where(file))
+            opened.seek(0)
+            return pq.read_metadata(opened)
+
+    def put(self, name: str, data: pa.Buffer) -> None:
+        with typed_errors(self._folder / name):
+            self._hook("put")
+            self._files.create(self._folder / name, BytesIO(data))
+
+    def settle(self) -> None:
+        with typed_errors(self._folder):
+            self._hook("sync")
+            self._files.sync(self._folder)
+
+    def remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            with typed_errors(self._folder / name):
+                self._files.unlink(self._folder / name)
+
+    def sync_log(self, versions: Iterable[int]) -> None:
+        with typed_errors(self._log):
+            self._hook("sync log")
+            for version in versions:
+                written = self._sync_file(self._log / f"{version:020d}.json")
+                if written is None or f'"{GENERATION}"'.encode() in written:
+                    break
+            self._files.sync(self._log)
+            self._hook("log synced")
+
+    def sync_checkpoint(self, version: int) -> None:
+        with typed_errors(self._log):
+            self._sync_file(self._log / f"{version:020d}.checkpoint.parquet")
+            self._sync_file(self._log / LAST_CHECKPOINT)
+            self._files.sync(self._log)
+
+    @staticmethod
+    def _sync_file(path: Path) -> bytes | None:
+        """Its bytes, on disk now; None if it is not there."""
+        try:
+            with path.open("rb") as opened:
+                os.fsync(opened.fileno())
+                return opened.read()
+        except FileNotFoundError:
+            return None
+
+
+class RemotePlace:
+    """An object store: what it has answered is durable."""
+
+    remote = True
+
+    def __init__(self, url: str, hook: Hook, given: Mapping[str, str]) -> None:
+        """*given* are options of S3 by their names in the pipeline."""
+        self.where = self.uri = url
+        self.options = _delta_options(url, given)
+        self._given = given
+        self._hook = hook
+        self._store: RetryingStore | None = None
+        self._probed = False
+
+    def prepare(self) -> None:
+        if not self._probed:
+            self._hook("probe")
+            probe_store(self._opened(), SystemClock())
+            self._probed = True
+
+    def put_staged(self, name: str, publication: Publication, file: Staged) -> pq.FileMetaData:
+        with (
+            typed_errors(publication.staged.where(file)),
+            open_proven(publication, file) as opened,
+        ):
+            metadata = pq.read_metadata(opened)
+            opened.seek(0)
+            path = publication.staged.local_path(file)
+            self._hook("put")
+            self._opened().put(name, opened.read() if path is None else path)
+            self._hook("put done")
+        return metadata
+
+    def put(self, name: str, data: pa.Buffer) -> None:
+        self._hook("put")
+        self._opened().put(name, memoryview(data))
+        self._hook("put done")
+
+    def settle(self) -> None:
+        """Each put is durable by itself."""
+
+    def remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._opened().delete(name)
+
+    def sync_log(self, versions: Iterable[int]) -> None:
+        """What can be read from an object store is durable."""
+
+    def sync_checkpoint(self, version: int) -> None:
+        """The same."""
+
+    def _opened(self) -> RetryingStore:
+        if self._store is None:
+            inner = RemoteStore(self.uri, **_store_options(self._given))
+            policy = RetryPolicy(budget_seconds=PATIENCE_S)
+            self._store = RetryingStore(inner, policy, SystemClock())
+        return self._store
+
+
+PATIENCE_S = 10
+"""How long a call waits for a store by itself; the engine comes back, with longer breaks."""
+
+
+def _delta_options(url: str, given: Mapping[str, str]) -> dict[str, str]:
+    """As deltalake wants them. What is not given it takes from the environment."""
+    options = {f"aws_{name}": value for name, value in given.items() if name != "endpoint"}
+    options |= {"max_retries": "3", "retry_timeout": f"{PATIENCE_S}s", "connect_timeout": "5s"}
+    if not url.startswith("s3://"):
+        return options
+    endpoint = given.get("endpoint", "")
+    if endpoint:
+        options |= {"aws_endpoint_url": endpoint, "aws_virtual_hosted_style_request": "false"}
+    if (endpoint or os.environ.get("AWS_ENDPOINT_URL", "")).startswith("http://"):
+        options["aws_allow_http"] = "true"
+    # Two writers of one version: the store lets one of them win.
+    return options | {"aws_conditional_put": "etag"}
+
+
+def _store_options(given: Mapping[str, str]) -> dict[str, Any]:
+    """The same for our own client."""
+    options: dict[str, Any] = dict(given)
+    endpoint = given.get("endpoint", "")
+    client: dict[str, Any] = {"connect_timeout": "5s"}
+    if endpoint:
+        options["virtual_hosted_style_request"] = False
+    if (endpoint or os.environ.get("AWS_ENDPOINT_URL", "")).startswith("http://"):
+        client["allow_http"] = True
+    return {**options, "client_options": client}
