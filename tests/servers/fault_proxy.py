@@ -40,9 +40,9 @@ class FaultProxy:
 
 
 @contextmanager
-def fault_proxy(target_port: int, port: int = 0) -> Iterator[FaultProxy]:
+def fault_proxy(target_port: int) -> Iterator[FaultProxy]:
     """The proxy while the block runs; it forwards to *target_port* on loopback."""
-    server = ThreadingHTTPServer(("127.0.0.1", port), _Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
     proxy = FaultProxy(server.server_address[1], target_port)
     server.RequestHandlerClass.proxy = proxy  # type: ignore[attr-defined]

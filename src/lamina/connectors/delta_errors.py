@@ -47,10 +47,10 @@ class TableErrors:
 
     def of(self, error: Exception) -> LaminaError:
         text = _ARROW.sub(": ", str(error))
-        if self.remote and (isinstance(error, OSError) or _STORE.search(text)):
-            return from_obstore(RuntimeError(text), self.where)
         if isinstance(error, OSError) and error.errno:
             return from_os_error(error, error.filename or self.where)
+        if self.remote and (isinstance(error, OSError) or _STORE.search(text)):
+            return from_obstore(RuntimeError(text), self.where)
         if code := _OS_CODE.search(text):
             return from_os_error(OSError(int(code[1]), text), self.where)
         if "not found" in text.lower():

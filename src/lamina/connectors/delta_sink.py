@@ -193,9 +193,10 @@ class DeltaSink:
 
     def _compact(self, point: Point, generation: int) -> None:
         """Small files into fewer ones, if it is time; if somebody else writes, the next time."""
-        wanted, seen = self._writer(), self._table.look()
-        if not wanted.compact_every or point.epoch % wanted.compact_every or seen is None:
+        wanted = self._writer()
+        if not wanted.compact_every or point.epoch % wanted.compact_every:
             return
+        seen = self._table.seen
         files = self._new_files(point, wanted.check(seen, self._place.where), data_change=False)
         with self._errors.typed(), files:
             removed = merge_small(seen, files)

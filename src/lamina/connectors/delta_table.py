@@ -100,7 +100,7 @@ class SeenTable:
         return self._changed("create", create)
 
     def own(self, pipeline: Owner, says: Mapping[str, int]) -> bool:
-        seen = self._seen()
+        seen = self.seen
         return self._changed(
             "own",
             lambda: seen.alter.set_table_properties(
@@ -112,7 +112,7 @@ class SeenTable:
         )
 
     def add_columns(self, columns: pa.Schema, says: Mapping[str, int]) -> bool:
-        seen = self._seen()
+        seen = self.seen
         fields: list[Field] = list(Schema.from_arrow(columns).fields)
         return self._changed(
             "add columns",
@@ -122,7 +122,7 @@ class SeenTable:
         )
 
     def commit(self, actions: Sequence[Action], says: Mapping[str, int]) -> bool:
-        seen = self._seen()
+        seen = self.seen
         return self._changed(
             "commit",
             lambda: seen.create_write_transaction(
@@ -135,7 +135,8 @@ class SeenTable:
             ),
         )
 
-    def _seen(self) -> DeltaTable:
+    @property
+    def seen(self) -> DeltaTable:
         assert self._table is not None, "a table is changed as it was seen"
         return self._table
 
@@ -163,7 +164,7 @@ class SeenTable:
 
     def keep_short(self) -> None:
         """A checkpoint of the log now and then, durable before old entries may go."""
-        seen = self._seen()
+        seen = self.seen
         settings = seen.metadata().configuration
         every = int(settings.get("delta.checkpointInterval") or CHECKPOINT_EVERY)
         if seen.version() % every:
