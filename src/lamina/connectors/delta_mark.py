@@ -28,8 +28,8 @@ _SIZE = 64
 _PIECES = tuple((f"lamina.digest.{1 + start // _DIGITS}", start) for start in range(0, _SIZE, 13))
 
 
-def transactions(generation: int, point: Point | None = None) -> dict[str, int]:
-    """What a commit says by application id; a claim says nothing about the epoch."""
+def transactions(generation: int, point: Point | None) -> dict[str, int]:
+    """The mark by application id; before the first epoch it says only who has claimed the table."""
     if point is None:
         return {GENERATION: generation}
     assert len(point.digest) == _SIZE, point.digest

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from lamina.clock import SystemClock
 from lamina.connectors.delta_mark import GENERATION
+from lamina.connectors.delta_stats import FileStats, read_stats
 from lamina.connectors.staged import open_proven, prove
 from lamina.disk.files import Files, LocalFiles, create_once, make_folder
 from lamina.engine.ports import Publication
-from lamina.errors import Corrupt
+from lamina.errors import Corrupt, NotFound
 from lamina.os_errors import typed_errors
 from lamina.store.probe import probe_store
 from lamina.store.remote import RemoteStore
@@ -33,6 +33,10 @@ _ASIDE = ".epoch-"  # copies that are not whole yet
 LAST_CHECKPOINT = "_last_checkpoint"
 Hook = Callable[[str], None]
 """Told before and after every call to the outside; in tests it may raise."""
+
+
+def _entry_name(version: int) -> str:
+    return f"{version:020d}.json"
 
 
 class Place(Protocol):
@@ -47,8 +51,13 @@ class Place(Protocol):
         """Before the first change: a place to write to that keeps its word."""
         ...
 
-    def put_staged(self, name: str, publication: Publication, file: Staged) -> pq.FileMetaData:
-        """A staged file, proven, under *name* in the table; the same one twice is not an error."""
+    def put_staged(
+        self, name: str, publication: Publication, file: Staged, *, absent: Iterable[str]
+    ) -> FileStats:
+        """A staged file, proven, under *name* in the table; the same one twice is not an error.
+
+        *absent* are columns of the table that it does not have.
+        """
         ...
 
     def put(self, name: str, data: pa.Buffer) -> None:
@@ -61,6 +70,10 @@ class Place(Protocol):
 
     def remove(self, names: Iterable[str]) -> None:
         """Files that no version names."""
+        ...
+
+    def entry(self, version: int) -> bytes | None:
+        """What the log says of a version; None if there is no such entry."""
         ...
 
     def sync_log(self, versions: Iterable[int]) -> None:
@@ -92,7 +105,9 @@ class LocalPlace:
                 if name.startswith(_ASIDE) and not name.endswith(self._files.tag):
                     self._files.unlink(self._folder / name)  # of a process that is gone or fenced
 
-    def put_staged(self, name: str, publication: Publication, file: Staged) -> pq.FileMetaData:
+    def put_staged(
+        self, name: str, publication: Publication, file: Staged, *, absent: Iterable[str]
+    ) -> FileStats:
         """The name follows from the bytes: what is there is the same file, or damaged."""
         path = self._folder / name
         with typed_errors(publication.staged.where(file)):
@@ -100,7 +115,10 @@ class LocalPlace:
             if not self._files.exists(path):
                 self._link_or_copy(path, publication, file)
             try:
-                return self._proven(path, publication, file)
+                with self._files.open(path) as opened:
+                    prove(opened, file, publication.staged.where(file))
+                    opened.seek(0)
+                    return read_stats(opened, absent)
             except Corrupt:
                 self._files.unlink(path)
                 raise
@@ -118,12 +136,6 @@ class LocalPlace:
         with open_proven(publication, file) as opened:
             create_once(self._files, path, opened)
 
-    def _proven(self, path: Path, publication: Publication, file: Staged) -> pq.FileMetaData:
-        with self._files.open(path) as opened:
-            prove(opened, file, publication.staged.where(file))
-            opened.seek(0)
-            return pq.read_metadata(opened)
-
     def put(self, name: str, data: pa.Buffer) -> None:
         with typed_errors(self._folder / name):
             self._hook("put")
@@ -139,11 +151,18 @@ class LocalPlace:
             with typed_errors(self._folder / name):
                 self._files.unlink(self._folder / name)
 
+    def entry(self, version: int) -> bytes | None:
+        with typed_errors(self._log):
+            try:
+                return (self._log / _entry_name(version)).read_bytes()
+            except FileNotFoundError:
+                return None
+
     def sync_log(self, versions: Iterable[int]) -> None:
         with typed_errors(self._log):
             self._hook("sync log")
             for version in versions:
-                written = self._sync_file(self._log / f"{version:020d}.json")
+                written = self._sync_file(self._log / _entry_name(version))
                 if written is None or f'"{GENERATION}"'.encode() in written:
                     break
             self._files.sync(self._log)
@@ -186,18 +205,20 @@ class RemotePlace:
             probe_store(self._opened(), SystemClock())
             self._probed = True
 
-    def put_staged(self, name: str, publication: Publication, file: Staged) -> pq.FileMetaData:
+    def put_staged(
+        self, name: str, publication: Publication, file: Staged, *, absent: Iterable[str]
+    ) -> FileStats:
         with (
             typed_errors(publication.staged.where(file)),
             open_proven(publication, file) as opened,
         ):
-            metadata = pq.read_metadata(opened)
+            stats = read_stats(opened, absent)
             opened.seek(0)
             path = publication.staged.local_path(file)
             self._hook("put")
             self._opened().put(name, opened.read() if path is None else path)
             self._hook("put done")
-        return metadata
+        return stats
 
     def put(self, name: str, data: pa.Buffer) -> None:
         self._hook("put")
@@ -210,6 +231,12 @@ class RemotePlace:
     def remove(self, names: Iterable[str]) -> None:
         for name in names:
             self._opened().delete(name)
+
+    def entry(self, version: int) -> bytes | None:
+        try:
+            return self._opened().get(f"{LOG}/{_entry_name(version)}")
+        except NotFound:
+            return None
 
     def sync_log(self, versions: Iterable[int]) -> None:
         """What can be read from an object store is durable."""

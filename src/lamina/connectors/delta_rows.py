@@ -10,13 +10,13 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from typing import Self
 from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
@@ -24,7 +24,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from lamina.clock import Clock
 from lamina.connectors.delta_place import Place
 from lamina.connectors.delta_schema import TableColumns
-from lamina.connectors.delta_stats import stats_of
+from lamina.connectors.delta_stats import read_stats
 from lamina.connectors.keyed import KeyedRows
 from lamina.errors import Refused
 
@@ -72,12 +72,9 @@ class NewFiles:
         pq.write_table(rows, sink, compression="snappy")
         data = sink.getvalue()
         name = self.name(len(self.adds))
-        footer = pq.read_metadata(pa.BufferReader(data))
-        self.adds.append(
-            AddAction(
-                name, data.size, values, self.clock.now_ms(), self.data_change, stats_of(footer)
-            )
-        )
+        stats = read_stats(pa.BufferReader(data)).text
+        now = self.clock.now_ms()
+        self.adds.append(AddAction(name, data.size, values, now, self.data_change, stats))
         self.place.put(name, data)
 
 
@@ -149,8 +146,8 @@ def replace_rows(
     touched = pa.concat_tables([rows.upserts.select(keys), rows.deletes])
     removed: list[RemoveAction] = []
     kept: list[pa.Table] = []
-    for path, fragment, schema in _fragments(table, _range_of(touched, files.columns.schema)):
-        old = fragment.to_table(schema=schema)
+    for path, read in _data_files(table, _may_have(touched)):
+        old = read()
         stays = _rows_without(old.select(keys), touched)
         if stays is None:
             continue
@@ -167,30 +164,35 @@ def _joined(tables: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
     return pa.concat_tables([with_columns(table, schema) for table in tables])
 
 
-def _fragments(
-    table: DeltaTable, wanted: pc.Expression | None = None
-) -> Iterator[tuple[str, ds.Fragment, pa.Schema]]:
-    """Data files, each with its path as the log has it."""
-    paths = {unquote(path): path for path in pa.table(table.get_add_actions())["path"].to_pylist()}
+def _data_files(
+    table: DeltaTable, wanted: Callable[[pa.Table], pa.ChunkedArray]
+) -> Iterator[tuple[str, Callable[[], pa.Table]]]:
+    """Files by their path as the log has it, and how to read each; those that are *wanted*."""
+    adds = pa.table(table.get_add_actions(flatten=True))
+    paths = {unquote(path): path for path in adds.filter(wanted(adds))["path"].to_pylist()}
     dataset = table.to_pyarrow_dataset()
-    for fragment in dataset.get_fragments(filter=wanted):
-        yield paths[fragment.path], fragment, dataset.schema
+    for fragment in dataset.get_fragments():  # a filter here would leave out too many: delta_stats
+        if fragment.path in paths:
+            yield paths[fragment.path], partial(fragment.to_table, schema=dataset.schema)
 
 
-def _range_of(touched: pa.Table, schema: pa.Schema) -> pc.Expression | None:
-    """Where the keys lie, so that files are passed over by their statistics; None: anywhere."""
-    found: pc.Expression | None = None
-    for name in touched.column_names:
-        kind = schema.field(name).type
-        if not touched.num_rows or not (pa.types.is_integer(kind) or pa.types.is_date32(kind)):
-            continue
-        limits = pc.min_max(touched[name]).as_py()
-        column = pc.field(name)
-        within = column.is_null()
-        if limits["min"] is not None:
-            within = within | ((column >= limits["min"]) & (column <= limits["max"]))
-        found = within if found is None else found & within
-    return found
+def _may_have(touched: pa.Table) -> Callable[[pa.Table], pa.ChunkedArray]:
+    """Whether a file may have one of the keys, by the limits of its numbers and dates."""
+
+    def wanted(adds: pa.Table) -> pa.ChunkedArray:
+        found = pa.chunked_array([pa.array(np.full(adds.num_rows, True))])
+        for name, keys in zip(touched.column_names, touched.columns, strict=True):
+            least, most = f"min.{name}", f"max.{name}"
+            numeric = pa.types.is_integer(keys.type) or pa.types.is_date(keys.type)
+            if numeric and not keys.null_count and len(keys) and least in adds.column_names:
+                limits = pc.min_max(keys)
+                beside = pc.or_(
+                    pc.less(adds[most], limits["min"]), pc.greater(adds[least], limits["max"])
+                )
+                found = pc.and_(found, pc.invert(pc.fill_null(beside, False)))
+        return found
+
+    return wanted
 
 
 def _rows_without(keys: pa.Table, touched: pa.Table) -> pa.Array | None:
@@ -213,18 +215,21 @@ def _rows_without(keys: pa.Table, touched: pa.Table) -> pa.Array | None:
 def merge_small(table: DeltaTable, files: NewFiles) -> list[RemoveAction]:
     """Write the rows of small files into fewer ones; what is removed for that."""
     removed: list[RemoveAction] = []
-    fragments = {path: (fragment, schema) for path, fragment, schema in _fragments(table)}
+    small = dict(_data_files(table, _is_small))
     for paths in _bins(pa.table(table.get_add_actions(flatten=True)), files.columns.partition_by):
-        read = [fragments[path][0].to_table(schema=fragments[path][1]) for path in paths]
-        files.write(_joined(read, files.columns.schema))
+        files.write(_joined([small[path]() for path in paths], files.columns.schema))
         removed += [RemoveAction(path, False, files.clock.now_ms()) for path in paths]
     return removed
+
+
+def _is_small(adds: pa.Table) -> pa.ChunkedArray:
+    return pc.less(adds["size_bytes"], SMALL_BYTES)
 
 
 def _bins(adds: pa.Table, partition_by: tuple[str, ...]) -> Iterator[list[str]]:
     """Small files of one partition, up to the size of a merged one."""
     bins: dict[str, list[Mapping[str, object]]] = {}
-    for add in adds.filter(pc.less(adds["size_bytes"], SMALL_BYTES)).to_pylist():
+    for add in adds.filter(_is_small(adds)).to_pylist():
         partition = json.dumps([str(add[f"partition.{name}"]) for name in partition_by])
         bins.setdefault(partition, []).append(add)
     for small in bins.values():

@@ -21,11 +21,9 @@ from deltalake.transaction import AddAction, RemoveAction
 from lamina.clock import Clock, SystemClock, new_writer_id
 from lamina.connectors.delta import DELIVERY
 from lamina.connectors.delta_errors import TableErrors
-from lamina.connectors.delta_mark import transactions
 from lamina.connectors.delta_place import Hook, LocalPlace, Place, RemotePlace
 from lamina.connectors.delta_rows import NewFiles, merge_small, null_refused, replace_rows
 from lamina.connectors.delta_schema import TableColumns, Wanted, partition_columns, table_schema
-from lamina.connectors.delta_stats import null_counts, stats_of
 from lamina.connectors.delta_table import SeenTable
 from lamina.connectors.keyed import WriteMode, last_of_each_key, writing_of
 from lamina.connectors.kinds import SinkContext
@@ -73,17 +71,17 @@ class DeltaSink:
         return self._table.position()
 
     def fence(self, generation: int, pipeline: Owner) -> SinkPosition:
-        says = transactions(generation)
         for _ in range(TRIES):
             seen = self._table.look()
             position = self._table.position()
             check_owner(position, pipeline)
             check_fence(position, generation)
-            if self._is_claimed(seen, position, generation, pipeline):
+            claim = SinkPosition(pipeline, generation, position.point)
+            if seen is not None and position == claim and not self._missing(seen):
                 self._claimed = True
                 return position
             self._place.prepare()
-            self._claim(seen, position, pipeline, says)
+            self._claim(seen, position, claim)
         raise self._crowded()
 
     def publish(self, publication: Publication) -> None:
@@ -105,7 +103,7 @@ class DeltaSink:
                 self.fence(publication.generation, publication.pipeline)
             elif self._publish(seen, publication):
                 self._table.keep_short()
-                self._compact(publication.point, publication.generation)
+                self._compact(publication.point)
                 return
         raise self._crowded()
 
@@ -114,32 +112,18 @@ class DeltaSink:
 
     # claim: one missing thing after the other, each a version of the table
 
-    def _is_claimed(
-        self, seen: DeltaTable | None, position: SinkPosition, generation: int, pipeline: Owner
-    ) -> bool:
-        if seen is None or self._missing(seen):
-            return False
-        return position.pipeline == pipeline and position.generation == generation
-
-    def _claim(
-        self,
-        seen: DeltaTable | None,
-        position: SinkPosition,
-        pipeline: Owner,
-        says: dict[str, int],
-    ) -> None:
+    def _claim(self, seen: DeltaTable | None, position: SinkPosition, claim: SinkPosition) -> None:
         wanted = self._writer()
         if seen is None:
-            made = self._table.create(
-                wanted.schema, wanted.partition_by, pipeline=pipeline, says=says
-            )
-        elif position.pipeline != pipeline:
-            made = self._table.own(pipeline, says)
+            made = self._table.create(wanted.schema, wanted.partition_by, claim)
+        elif position.pipeline != claim.pipeline:
+            wanted.check(seen, self._place.where)
+            made = self._table.own(claim)
         elif missing := self._missing(seen):
             columns = pa.schema([wanted.schema.field(name) for name in missing])
-            made = self._table.add_columns(columns, says)
+            made = self._table.add_columns(columns, claim)
         else:
-            made = self._table.commit((), says)
+            made = self._table.commit((), claim)
         self._claimed = self._claimed or made
 
     def _missing(self, seen: DeltaTable) -> list[str]:
@@ -152,9 +136,9 @@ class DeltaSink:
         """False if somebody else made a version meanwhile: then everything is looked at again."""
         wanted = self._writer()
         columns = wanted.check(seen, self._place.where)
-        says = transactions(publication.generation, publication.point)
+        becomes = SinkPosition(publication.pipeline, publication.generation, publication.point)
         if wanted.writing.mode is WriteMode.APPEND and not columns.partition_by:
-            return self._table.commit(self._staged(publication, columns), says)
+            return self._table.commit(self._staged(publication, columns), becomes)
         files = self._new_files(publication.point, columns)
         rows = staged_rows(publication)
         removed: list[RemoveAction] = []
@@ -164,20 +148,21 @@ class DeltaSink:
             elif rows.num_rows:
                 keys = wanted.writing.keys
                 removed = replace_rows(seen, last_of_each_key(rows, keys), keys, files)
-        return self._table.commit([*removed, *files.adds], says)
+        return self._table.commit([*removed, *files.adds], becomes)
 
     def _staged(self, publication: Publication, columns: TableColumns) -> Sequence[AddAction]:
         """Staged files as they are, under names that follow from what they hold."""
         adds = []
         required = {field.name for field in columns.schema if not field.nullable}
+        absent = [name for name in columns.schema.names if name not in self._writer().schema.names]
         for number, file in enumerate(publication.files):
             name = f"{_stem(publication.point)}-{number:05d}.parquet"
-            footer = self._place.put_staged(name, publication, file)
-            for column, nulls in null_counts(footer).items():
+            stats = self._place.put_staged(name, publication, file, absent=absent)
+            for column, nulls in stats.nulls.items():
                 if nulls and column in required:
                     raise null_refused(column, self._place.where)
             now = self._clock.now_ms()
-            adds.append(AddAction(name, file.size, {}, now, True, stats_of(footer)))
+            adds.append(AddAction(name, file.size, {}, now, True, stats.text))
         if adds:
             self._place.settle()
         return adds
@@ -191,7 +176,7 @@ class DeltaSink:
         name = f"{stem}-{{:05d}}.parquet".format
         return NewFiles(self._place, columns, self._clock, name, data_change)
 
-    def _compact(self, point: Point, generation: int) -> None:
+    def _compact(self, point: Point) -> None:
         """Small files into fewer ones, if it is time; if somebody else writes, the next time."""
         wanted = self._writer()
         if not wanted.compact_every or point.epoch % wanted.compact_every:
@@ -201,7 +186,7 @@ class DeltaSink:
         with self._errors.typed(), files:
             removed = merge_small(seen, files)
         if removed:
-            self._table.commit([*removed, *files.adds], transactions(generation))
+            self._table.commit([*removed, *files.adds], self._table.position())
 
     def _writer(self) -> Wanted:
         assert self._wanted is not None, "a sink that was opened to look does not write"

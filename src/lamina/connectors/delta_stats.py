@@ -1,79 +1,143 @@
 """Statistics of a file for the Delta log: rows, nulls, and smallest and largest values.
 
-Readers leave out files by them, so what is not certain is not said: no limits for numbers with
-NaN, for decimals (JSON would round them) and for long texts.
+Readers leave out files by them. deltalake 1.6.6, as a PyArrow dataset, also leaves out files whose
+limits are known for some columns and not for the one that is asked for. So the limits of a file are
+there for all of its columns, or for none.
 """
 
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import date, datetime
+from decimal import Decimal
+from io import BufferedIOBase
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-COLUMNS_MAX = 32
 TEXT_MAX = 64
-
-Limit = str | int
-
-
-def stats_of(file: pq.FileMetaData) -> str:
-    """The statistics of a Parquet file, from its footer."""
-    columns = {column: _limits(file, column) for column in _flat(file)[:COLUMNS_MAX]}
-    names = {column: file.schema.column(column).name for column in columns}
-    return json.dumps(
-        {
-            "numRecords": file.num_rows,
-            "minValues": {names[c]: found[0] for c, found in columns.items() if found},
-            "maxValues": {names[c]: found[1] for c, found in columns.items() if found},
-            "nullCount": null_counts(file),
-        }
-    )
+_LAST_CHARACTER = chr(0x10FFFF)
 
 
-def null_counts(file: pq.FileMetaData) -> dict[str, int]:
-    """Of the columns that are not nested."""
-    found = {}
-    for column in _flat(file):
-        groups = [file.row_group(g).column(column).statistics for g in range(file.num_row_groups)]
-        if all(each is not None and each.has_null_count for each in groups):
-            found[file.schema.column(column).name] = sum(each.null_count for each in groups)
-    return found
+@dataclass(frozen=True, slots=True)
+class FileStats:
+    text: str  # for the log
+    nulls: dict[str, int]  # by column, without nested ones
 
 
-def _flat(file: pq.FileMetaData) -> list[int]:
-    """Columns that are no part of another: their path is their name."""
-    columns = range(file.num_columns)
+class _UnknownError(Exception):
+    """A limit that is not known, or that JSON cannot express."""
+
+
+def read_stats(opened: BufferedIOBase | pa.NativeFile, absent: Iterable[str] = ()) -> FileStats:
+    """Of a Parquet file, from its footer; *absent* columns of the table are null in it."""
+    file = pq.ParquetFile(opened)
+    rows = file.metadata.num_rows
+    nulls = {name: _nulls(file, number) for name, number in _flat(file)}
+    counts = {name: count for name, count in nulls.items() if count is not None}
+    said = {"numRecords": str(rows)}
+    try:
+        known = [(n, number) for n, number in _flat(file) if counts.get(n) != rows]
+        limits = {name: _limits(file, number) for name, number in known if _counts(file, number)}
+        _refuse_nan(file)
+    except (_UnknownError, ValueError, OverflowError):  # times that Python does not have
+        pass
+    else:
+        said["minValues"] = _object({name: least for name, (least, _) in limits.items()})
+        said["maxValues"] = _object({name: most for name, (_, most) in limits.items()})
+    everywhere = dict.fromkeys(absent, rows)
+    said["nullCount"] = json.dumps(counts | everywhere, ensure_ascii=False)
+    return FileStats(_object(said), counts)
+
+
+def _object(values: dict[str, str]) -> str:
+    """JSON of values that are JSON already: a decimal keeps all of its digits."""
+    parts = (f"{json.dumps(name, ensure_ascii=False)}:{text}" for name, text in values.items())
+    return "{" + ",".join(parts) + "}"
+
+
+def _flat(file: pq.ParquetFile) -> list[tuple[str, int]]:
+    """Columns that are not a part of another: their path is their name."""
+    schema = file.metadata.schema
+    columns = [(schema.column(number), number) for number in range(len(schema))]
     return [
-        number
-        for number in columns
-        if file.schema.column(number).max_repetition_level == 0
-        and file.schema.column(number).path == file.schema.column(number).name
+        (column.name, number)
+        for column, number in columns
+        if column.max_repetition_level == 0 and column.path == column.name
     ]
 
 
-def _limits(file: pq.FileMetaData, column: int) -> tuple[Limit, Limit] | None:
-    """The smallest and the largest value, or None: not known, or not certain."""
-    groups = [file.row_group(g).column(column).statistics for g in range(file.num_row_groups)]
-    groups = [each for each in groups if each is not None]
-    if len(groups) != file.num_row_groups or not all(each.has_min_max for each in groups):
-        return None
-    try:
-        least, most = min(each.min for each in groups), max(each.max for each in groups)
-    except (ValueError, OverflowError):  # a time that Python does not know; or no rows
-        return None
-    first, last = _written(least), _written(most)
-    return None if first is None or last is None else (first, last)
+def _nulls(file: pq.ParquetFile, column: int) -> int | None:
+    groups = _statistics(file, column)
+    known = all(each is not None and each.has_null_count for each in groups)
+    return sum(each.null_count for each in groups) if known else None
 
 
-def _written(value: object) -> Limit | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return value
-    if isinstance(value, str):
-        return value if len(value) <= TEXT_MAX else None
+def _statistics(file: pq.ParquetFile, column: int) -> list[pq.Statistics]:
+    metadata = file.metadata
+    return [
+        metadata.row_group(group).column(column).statistics
+        for group in range(metadata.num_row_groups)
+    ]
+
+
+def _counts(file: pq.ParquetFile, column: int) -> bool:
+    """Delta has no limits of bytes."""
+    name = file.metadata.schema.column(column).name
+    kind = file.schema_arrow.field(name).type
+    return not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _limits(file: pq.ParquetFile, column: int) -> tuple[str, str]:
+    """The smallest and the largest value, as JSON. A group may have nothing but nulls."""
+    groups = _statistics(file, column)
+    rows = [file.metadata.row_group(group).num_rows for group in range(len(groups))]
+    if any(each is None for each in groups):
+        raise _UnknownError
+    pairs = zip(groups, rows, strict=True)
+    found = [each for each, count in pairs if not each.has_null_count or each.null_count < count]
+    if not found or not all(each.has_min_max for each in found):
+        raise _UnknownError
+    return _least(min(each.min for each in found)), _most(max(each.max for each in found))
+
+
+def _least(value: object) -> str:
+    return _json(value[:TEXT_MAX] if isinstance(value, str) else value)
+
+
+def _most(value: object) -> str:
+    """A long text is cut, and then something is put behind it that comes after the rest."""
+    if not isinstance(value, str) or len(value) <= TEXT_MAX:
+        return _json(value)
+    if value[TEXT_MAX] == _LAST_CHARACTER:
+        raise _UnknownError
+    return _json(value[:TEXT_MAX] + _LAST_CHARACTER)
+
+
+def _json(value: object) -> str:
     if isinstance(value, datetime):
         text = value.replace(tzinfo=None).isoformat(timespec="microseconds")
-        return text if value.tzinfo is None else f"{text}Z"
-    return value.isoformat() if isinstance(value, date) else None
+        return json.dumps(text if value.tzinfo is None else f"{text}Z")
+    if isinstance(value, date):
+        return json.dumps(value.isoformat())
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _UnknownError
+    if not isinstance(value, bool | int | float | str):
+        raise _UnknownError
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _refuse_nan(file: pq.ParquetFile) -> None:
+    """Parquet's limits pass NaN over; Spark takes it for the largest number."""
+    kinds = file.schema_arrow
+    names = [name for name, _ in _flat(file) if pa.types.is_floating(kinds.field(name).type)]
+    if names:
+        for column in file.read(columns=names).columns:
+            if pc.any(pc.is_nan(column)).as_py():
+                raise _UnknownError

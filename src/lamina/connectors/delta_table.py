@@ -7,21 +7,22 @@ be removed twice, and its rows doubled), so its retries are off: whoever loses l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction, RemoveAction
 
 from lamina.connectors.delta_errors import TableErrors, is_missing
-from lamina.connectors.delta_mark import properties, read_position
+from lamina.connectors.delta_mark import properties, read_position, transactions
 from lamina.connectors.delta_place import Hook, Place
-from lamina.format.pipeline_record import NOBODY, Owner
+from lamina.format.pipeline_record import NOBODY
 from lamina.protocol.sinks import SinkPosition
 
-CHECKPOINT_EVERY = 100
+CHECKPOINT_EVERY = 10
+CLEANUP_EVERY = 10  # checkpoints: it lists the whole log
 # What deltalake does after a commit by itself is not durable, and would make a commit look failed.
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
@@ -36,23 +37,39 @@ class SeenTable:
         self._hook = hook
         self._errors = TableErrors(place.where, place.remote)
         self._table: DeltaTable | None = None
+        self._entry: bytes | None = None  # of the log, for the version that was seen
+        self._position: SinkPosition | None = None  # at that version, if it was asked for
         self._durable = -1  # the version up to which the log is known to be on disk
+
+    @property
+    def seen(self) -> DeltaTable:
+        assert self._table is not None, "a table is changed as it was seen"
+        return self._table
 
     def look(self) -> DeltaTable | None:
         """The newest version; None if there is no table. What it shows is durable."""
+        before, self._table = self._table, None
         with self._errors.typed():
             self._hook("look")
-            seen, self._table = self._table, None
-            if seen is None:
-                seen = self._load()
+            if before is not None and self._is_still_there(before):
+                version = before.version()
+                before.update_incremental()
+                now: DeltaTable | None = before
             else:
-                seen.update_incremental()
-        if seen is None:
+                version, now = -1, self._load()
+        if now is None:
             self._durable = -1
             return None
-        self._make_durable(seen.version())
-        self._table = seen
-        return seen
+        if now.version() != version:
+            self._position = None
+            self._make_durable(now.version())
+            self._entry = self._place.entry(now.version())
+        self._table = now
+        return now
+
+    def _is_still_there(self, before: DeltaTable) -> bool:
+        """Not if the table was dropped, or is another one now: deltalake would not notice."""
+        return self._entry is not None and self._place.entry(before.version()) == self._entry
 
     def _load(self) -> DeltaTable | None:
         try:
@@ -64,25 +81,26 @@ class SeenTable:
 
     def _make_durable(self, version: int) -> None:
         """Who wrote the log may have died before it was on disk, and others never sync it."""
-        if version != self._durable:
-            self._place.sync_log(range(version, max(self._durable, -1), -1))
-            self._durable = version
+        self._place.sync_log(range(version, min(self._durable, version - 1), -1))
+        self._durable = version
 
     def position(self) -> SinkPosition:
-        seen = self._table
-        if seen is None:
+        """By the mark of the version that was seen; an object store is asked once for each."""
+        if self._table is None:
             return SinkPosition(NOBODY, 0, None)
-        return read_position(seen.transaction_version, seen.metadata().configuration)
+        if self._position is None:
+            with self._errors.typed():
+                settings = self._table.metadata().configuration
+                self._position = read_position(self._table.transaction_version, settings)
+        return self._position
 
-    # changes: each is one version, or False: somebody else was first
+    # changes: each is one version and carries the mark, or False: somebody else was first
 
     def create(
         self,
         schema: pa.Schema,
         partition_by: Sequence[str],
-        *,
-        pipeline: Owner,
-        says: Mapping[str, int],
+        becomes: SinkPosition,
     ) -> bool:
         def create() -> None:
             DeltaTable.create(
@@ -90,38 +108,40 @@ class SeenTable:
                 Schema.from_arrow(schema),
                 mode="error",
                 partition_by=list(partition_by),
-                configuration=properties(pipeline),
+                configuration=properties(becomes.pipeline),
                 storage_options=self._place.options or None,
-                commit_properties=_says(says),
+                commit_properties=_says(becomes),
                 post_commithook_properties=_NO_HOOKS,
                 raise_if_key_not_exists=False,
             )
 
-        return self._changed("create", create)
+        return self._changed("create", create, becomes)
 
-    def own(self, pipeline: Owner, says: Mapping[str, int]) -> bool:
+    def own(self, becomes: SinkPosition) -> bool:
         seen = self.seen
         return self._changed(
             "own",
             lambda: seen.alter.set_table_properties(
-                properties(pipeline),
+                properties(becomes.pipeline),
                 raise_if_not_exists=False,
-                commit_properties=_says(says),
+                commit_properties=_says(becomes),
                 post_commithook_properties=_NO_HOOKS,
             ),
+            becomes,
         )
 
-    def add_columns(self, columns: pa.Schema, says: Mapping[str, int]) -> bool:
+    def add_columns(self, columns: pa.Schema, becomes: SinkPosition) -> bool:
         seen = self.seen
         fields: list[Field] = list(Schema.from_arrow(columns).fields)
         return self._changed(
             "add columns",
             lambda: seen.alter.add_columns(
-                fields, commit_properties=_says(says), post_commithook_properties=_NO_HOOKS
+                fields, commit_properties=_says(becomes), post_commithook_properties=_NO_HOOKS
             ),
+            becomes,
         )
 
-    def commit(self, actions: Sequence[Action], says: Mapping[str, int]) -> bool:
+    def commit(self, actions: Sequence[Action], becomes: SinkPosition) -> bool:
         seen = self.seen
         return self._changed(
             "commit",
@@ -130,24 +150,20 @@ class SeenTable:
                 "append",
                 seen.schema(),
                 partition_by=seen.metadata().partition_columns,
-                commit_properties=_says(says),
+                commit_properties=_says(becomes),
                 post_commithook_properties=_NO_HOOKS,
             ),
+            becomes,
         )
 
-    @property
-    def seen(self) -> DeltaTable:
-        assert self._table is not None, "a table is changed as it was seen"
-        return self._table
-
-    def _changed(self, what: str, change: Callable[[], object]) -> bool:
+    def _changed(self, what: str, change: Callable[[], object], becomes: SinkPosition) -> bool:
         """Whether *change* became the next version, and that is durable now."""
         before = -1 if self._table is None else self._table.version()
         with self._errors.typed():
             self._hook(what)
         try:
             change()
-        except (CommitFailedError, DeltaError) as error:
+        except DeltaError as error:  # a conflict has several names
             after = self.look()
             if after is None or after.version() == before:
                 raise self._errors.of(error) from None
@@ -157,27 +173,30 @@ class SeenTable:
             raise self._errors.of(error) from None
         with self._errors.typed():
             self._hook(f"{what} done")
-        self.look()
+        after = self.look()
+        if after is not None and after.version() == before + 1:
+            self._position = becomes
         return True
 
     # care for the log
 
     def keep_short(self) -> None:
         """A checkpoint of the log now and then, durable before old entries may go."""
-        seen = self.seen
-        settings = seen.metadata().configuration
+        settings, version = self.seen.metadata().configuration, self.seen.version()
         every = int(settings.get("delta.checkpointInterval") or CHECKPOINT_EVERY)
-        if seen.version() % every:
+        if version % every:
             return
         with self._errors.typed():
             self._hook("checkpoint")
-            seen.create_checkpoint()
-            self._place.sync_checkpoint(seen.version())
-            if settings.get("delta.enableExpiredLogCleanup", "true").lower() == "true":
-                seen.cleanup_metadata()
+            self.seen.create_checkpoint()
+            self._place.sync_checkpoint(version)
+            may_go = settings.get("delta.enableExpiredLogCleanup", "true").lower() == "true"
+            if may_go and version % (every * CLEANUP_EVERY) == 0:
+                self.seen.cleanup_metadata()
 
 
-def _says(says: Mapping[str, int]) -> CommitProperties:
-    """Application transactions, at exactly the next version."""
-    mark = [Transaction(name, number) for name, number in says.items()]
-    return CommitProperties(max_commit_retries=0, app_transactions=mark)
+def _says(becomes: SinkPosition) -> CommitProperties:
+    """The whole mark, at exactly the next version."""
+    mark = transactions(becomes.generation, becomes.point)
+    listed = [Transaction(name, number) for name, number in mark.items()]
+    return CommitProperties(max_commit_retries=0, app_transactions=listed)
