@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
@@ -69,7 +70,10 @@ class DeltaShop:
         files = []
         for number, table in enumerate(tables):
             path = home / f"{epoch}-{number}.parquet"
-            pq.write_table(table, path)
+            with path.open("w+b") as staged:
+                pq.write_table(table, staged)
+                staged.flush()
+                os.fsync(staged.fileno())  # as tasks do
             data = path.read_bytes()
             sha256 = hashlib.sha256(data).hexdigest()
             files.append(Staged(path.name, len(data), sha256, table.num_rows))

@@ -1,0 +1,176 @@
+"""On a file system deltalake syncs nothing. The sink does, before it says that it is there."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from lamina.connectors.delta_place import LocalPlace
+from lamina.engine.ports import Publication
+from lamina.testing.faulty import Killed
+from tests.contract.sinks import PIPELINE
+from tests.contract.test_delta_sink import MONDAY, claimed
+from tests.support.delta_tables import DeltaShop, rows
+from tests.support.syncs import Syncs, record_syncs
+
+WAYS = [{}, {"partition_by": "day"}, {"keys": "k"}, {"compact": "1"}]
+
+
+@pytest.fixture
+def syncs(monkeypatch: pytest.MonkeyPatch) -> Syncs:
+    return record_syncs(monkeypatch)
+
+
+def killed_at(place: str, shop: DeltaShop, publication: Publication) -> None:
+    def hook(call: str) -> None:
+        if call == place:
+            raise Killed(call)
+
+    with pytest.raises(Killed):
+        shop.open(hook).publish(publication)
+
+
+@pytest.mark.parametrize("options", WAYS)
+def test_what_was_published_is_on_disk(
+    tmp_path: Path, syncs: Syncs, options: dict[str, str]
+) -> None:
+    shop = DeltaShop(tmp_path, options=options)
+    sink = claimed(shop)
+    assert syncs.lost(shop.table) == []
+    for epoch in range(1, 13):
+        sink.publish(shop.publication(epoch, rows((epoch % 5, MONDAY, "a"))))
+        assert syncs.lost(shop.table) == [], f"after epoch {epoch}"
+    assert (shop.table / "_delta_log" / "_last_checkpoint").exists()
+
+
+@pytest.mark.parametrize("options", WAYS)
+def test_files_are_on_disk_before_a_version_names_them(
+    tmp_path: Path, syncs: Syncs, options: dict[str, str]
+) -> None:
+    shop = DeltaShop(tmp_path, options=options)
+    claimed(shop).publish(shop.publication(1, rows((1, MONDAY, "a"))))
+    looked = []
+
+    def look(call: str) -> None:
+        if call == "commit":
+            looked.append(syncs.lost(shop.table))
+
+    shop.open(look).publish(shop.publication(2, rows((1, None, "b"))))
+    assert looked
+    assert all(lost == [] for lost in looked)
+
+
+def test_a_staged_file_that_cannot_be_linked_is_copied_and_synced(
+    tmp_path: Path, syncs: Syncs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = DeltaShop(tmp_path)
+    sink = claimed(shop)
+    publication = shop.publication(1, rows((1, MONDAY, "a")))
+    monkeypatch.setattr(publication.staged.__class__, "local_path", lambda *_: None)
+    sink.publish(publication)
+    assert syncs.lost(shop.table) == []
+    assert [row[0] for row in shop.listed()] == [1]
+
+
+@pytest.mark.parametrize("asked", ["position", "fence"])
+def test_killed_between_a_commit_and_its_sync_the_next_process_syncs_it_before_it_counts(
+    tmp_path: Path, syncs: Syncs, asked: str
+) -> None:
+    """Other writers go on meanwhile, and sync nothing."""
+    shop = DeltaShop(tmp_path)
+    claimed(shop).publish(shop.publication(1, rows((1, MONDAY, "a"))))
+    publication = shop.publication(2, rows((2, MONDAY, "b")))
+    killed_at("commit done", shop, publication)
+    assert syncs.lost(shop.table) != []
+    write_deltalake(str(shop.table), rows((3, None, "theirs")), mode="append")
+    sink = shop.open()
+    found = sink.position() if asked == "position" else sink.fence(2, PIPELINE)
+    assert found.point == publication.point
+    log = shop.table / "_delta_log"
+    assert [lost for lost in syncs.lost(log) if str(log) in lost] == []
+
+
+def test_a_disk_that_fails_at_the_sync_is_asked_again_before_the_epoch_counts(
+    tmp_path: Path, syncs: Syncs
+) -> None:
+    shop, failed = DeltaShop(tmp_path), []
+
+    def fail_once(call: str) -> None:
+        if call == "sync log" and failed == ["commit"]:
+            failed.append("sync")
+            raise OSError(28, "no space")
+        if call == "commit" and not failed:
+            failed.append("commit")
+
+    claimed(shop)
+    sink = shop.open(fail_once)
+    publication = shop.publication(1, rows((1, MONDAY, "a")))
+    with pytest.raises(Exception, match="errno 28"):
+        sink.publish(publication)
+    assert syncs.lost(shop.table) != []
+    assert sink.position().point == publication.point
+    assert syncs.lost(shop.table) == []
+
+
+def test_what_a_power_cut_leaves_of_a_log_entry_is_published_again(tmp_path: Path) -> None:
+    """The name of the entry, and none of its bytes."""
+    shop = DeltaShop(tmp_path)
+    claimed(shop).publish(shop.publication(1, rows((1, MONDAY, "a"))))
+    publication = shop.publication(2, rows((2, MONDAY, "b")), generation=2)
+    killed_at("commit done", shop, publication)
+    newest = max((shop.table / "_delta_log").glob("*.json"))
+    newest.write_bytes(b"")
+    sink = shop.open()
+    assert sink.fence(2, PIPELINE).point == shop.publication(1).point
+    sink.publish(publication)
+    assert [row[0] for row in shop.listed()] == [1, 2]
+
+
+def test_copies_that_a_killed_process_left_are_swept_by_the_next_claim(tmp_path: Path) -> None:
+    shop = DeltaShop(tmp_path)
+    claimed(shop)
+    left = shop.table / ".epoch-00000000000000000001-ab-00000.parquet.123456789abc"
+    left.write_bytes(b"half")
+    shop.open().fence(2, PIPELINE)
+    assert not left.exists()
+
+
+def test_the_log_of_a_thousand_versions_is_loaded_from_its_checkpoint(tmp_path: Path) -> None:
+    """And old entries go when the table's properties say so."""
+    shop = DeltaShop(tmp_path)
+    sink = claimed(shop)
+    properties = {"delta.logRetentionDuration": "interval 0 seconds"}
+    DeltaTable(str(shop.table)).alter.set_table_properties(properties)
+    for epoch in range(1, 111):
+        sink.publish(shop.publication(epoch))
+    entries = list((shop.table / "_delta_log").glob("*.json"))
+    assert len(entries) < 40
+    assert shop.open().position().point == shop.publication(110).point
+
+
+def test_a_copy_of_a_table_is_the_same_table(tmp_path: Path) -> None:
+    """Nothing in it depends on where it is: a backup goes on where it was taken."""
+    shop = DeltaShop(tmp_path)
+    claimed(shop).publish(shop.publication(1, rows((1, MONDAY, "a"))))
+    shutil.copytree(shop.table, tmp_path / "copy")
+    copy = DeltaShop(tmp_path, name="copy")
+    assert copy.open().position() == shop.open().position()
+    assert copy.listed() == shop.listed()
+
+
+def test_a_place_with_spaces_quotes_and_unicode(tmp_path: Path) -> None:
+    shop = DeltaShop(tmp_path, name="a 'b\" #?é=ü/deep/er")
+    claimed(shop).publish(shop.publication(1, rows((1, MONDAY, "a"))))
+    assert [row[0] for row in shop.listed()] == [1]
+    assert LocalPlace(shop.table, lambda _: None).where == str(shop.table)
+
+
+def test_the_rows_of_an_epoch_are_linked_and_not_copied(tmp_path: Path) -> None:
+    shop = DeltaShop(tmp_path)
+    publication = shop.publication(1, rows((1, MONDAY, "a")))
+    claimed(shop).publish(publication)
+    (file,) = shop.table.glob("*.parquet")
+    assert file.samefile(tmp_path / "home" / publication.files[0].path)
