@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -174,3 +175,18 @@ def test_the_rows_of_an_epoch_are_linked_and_not_copied(tmp_path: Path) -> None:
     claimed(shop).publish(publication)
     (file,) = shop.table.glob("*.parquet")
     assert file.samefile(tmp_path / "home" / publication.files[0].path)
+
+
+def test_vacuum_does_not_take_a_file_that_waited_long_before_its_version(tmp_path: Path) -> None:
+    """It takes old files that no version names. A sink that was away for a week links old ones."""
+    shop = DeltaShop(tmp_path)
+    claimed(shop)
+    publication = shop.publication(1, rows((1, MONDAY, "a")))
+    os.utime(tmp_path / "home" / publication.files[0].path, (0, 0))
+
+    def vacuum(call: str) -> None:
+        if call == "commit":
+            DeltaTable(str(shop.table)).vacuum(dry_run=False)
+
+    shop.open(vacuum).publish(publication)
+    assert shop.listed() == [(1, MONDAY, "a")]
