@@ -186,7 +186,7 @@ def test_vacuum_does_not_take_a_file_that_waited_long_before_its_version(tmp_pat
 
     def vacuum(call: str) -> None:
         if call == "commit":
-            DeltaTable(str(shop.table)).vacuum(dry_run=False)
+            DeltaTable(str(shop.table)).vacuum(dry_run=False, full=True)
 
     shop.open(vacuum).publish(publication)
     assert shop.listed() == [(1, MONDAY, "a")]

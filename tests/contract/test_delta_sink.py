@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -9,9 +10,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from lamina.connectors.delta_stats import read_stats
 from lamina.engine.ports import CHANGE, Change, Sink
 from lamina.errors import NotFound, Refused, StoreUnavailable
 from lamina.format.pipeline_record import NOBODY, Owner
@@ -110,6 +113,15 @@ def test_statistics_let_readers_pass_files_over_and_never_too_many(tmp_path: Pat
     assert dataset.count_rows(filter=pc.field("f64") == float("inf")) == 1
     files = [each.path for each in dataset.get_fragments(filter=pc.field("i64") == 5)]
     assert not any("epoch-00000000000000000004" in path for path in files)
+
+
+def test_a_file_with_nan_has_no_limits(tmp_path: Path) -> None:
+    """Spark takes NaN for the largest number: with 2.5 as the largest it would not look for it."""
+    for values, has_limits in (([1.5, 2.5, None], True), ([1.5, float("nan"), 2.5], False)):
+        pq.write_table(pa.table({"x": pa.array(values, pa.float64())}), tmp_path / "file")
+        stats = json.loads(read_stats(pa.OSFile(str(tmp_path / "file"))).text)
+        assert ("maxValues" in stats) is has_limits
+        assert stats["numRecords"] == 3
 
 
 def test_a_hundred_thousand_rows(tmp_path: Path) -> None:
@@ -342,8 +354,9 @@ def test_a_table_that_is_dropped_is_missed_and_not_made_again(tmp_path: Path) ->
     sink = claimed(shop)
     sink.publish(shop.publication(1, rows((1, MONDAY, "a"))))
     shop.table.rename(tmp_path / "aside")
-    with pytest.raises(NotFound):
-        sink.publish(shop.publication(2, rows((2, MONDAY, "b"))))
+    for publication in (shop.publication(2), shop.publication(2, rows((2, MONDAY, "b")))):
+        with pytest.raises(NotFound, match="the table is gone"):
+            sink.publish(publication)
     assert not shop.table.exists()
     (tmp_path / "aside").rename(shop.table)
     sink.publish(shop.publication(2, rows((2, MONDAY, "b"))))
