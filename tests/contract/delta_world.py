@@ -13,9 +13,9 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from lamina.connectors.delta_place import LocalPlace, RemotePlace
-from lamina.connectors.delta_schema import Wanted
-from lamina.connectors.delta_sink import DeltaSink
+from lamina.connectors.delta.place import LocalPlace, RemotePlace
+from lamina.connectors.delta.schema import Wanted
+from lamina.connectors.delta.sink import DeltaSink
 from lamina.connectors.keyed import WriteMode, Writing
 from lamina.engine.ports import Sink
 from tests.contract.sinks import Hook, Shown, by_epoch, nothing

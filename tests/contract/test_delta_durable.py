@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from lamina.connectors.delta_place import LocalPlace
+from lamina.connectors.delta.place import LocalPlace
 from lamina.engine.ports import Publication
 from lamina.testing.faulty import Killed
 from tests.contract.sinks import PIPELINE

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from lamina.connectors.delta_place import RemotePlace
+from lamina.connectors.delta.place import RemotePlace
 from lamina.errors import AccessDenied, LaminaError, StoreError, StoreUnavailable, UnsafeStore
 from tests.contract.delta_world import s3_options
 from tests.contract.sinks import PIPELINE

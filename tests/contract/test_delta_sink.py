@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from lamina.connectors.delta_stats import read_stats
+from lamina.connectors.delta.stats import read_stats
 from lamina.engine.ports import CHANGE, Change, Sink
 from lamina.errors import NotFound, Refused, StoreUnavailable
 from lamina.format.pipeline_record import NOBODY, Owner

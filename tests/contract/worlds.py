@@ -12,9 +12,9 @@ from _pytest.mark import ParameterSet
 
 from lamina.store import RemoteStore, open_store
 from tests.contract.iceberg_worlds import local_worlds, rest_worlds, s3_worlds
+from tests.contract.delta_world import DeltaWorld, delta_on_s3
 from tests.contract.object_worlds import FunctionWorld, ObjectParquetWorld
 from tests.contract.postgres_world import PostgresWorld
-from tests.contract.delta_world import DeltaWorld, delta_on_s3
 from tests.contract.sinks import (
     ConsoleWorld,
     LocalParquetWorld,
@@ -54,6 +54,8 @@ def _parquet_on_s3(request: pytest.FixtureRequest, folder: Path) -> MakeWorld:
 def _postgres(request: pytest.FixtureRequest, _: Path) -> MakeWorld:
     server: PostgresServer = request.getfixturevalue("postgres_server")
     return lambda: PostgresWorld(server, server.new_schema())
+
+
 def _delta(_: pytest.FixtureRequest, folder: Path) -> MakeWorld:
     numbers = count()
     return lambda: DeltaWorld(folder / f"delta-{next(numbers)}")

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from lamina.connectors.delta_sink import open_delta
+from lamina.connectors.delta.sink import open_delta
 from lamina.connectors.kinds import SinkContext
 from lamina.connectors.opening import check_sink
 from lamina.engine.ports import Change, Output, Publication, Sink

@@ -27,6 +27,7 @@ SINKS = {
     "postgres": "lamina.connectors.postgres.kind:POSTGRES",
     "iceberg": "lamina.connectors.iceberg.kind:ICEBERG",
     "delta": "lamina.connectors.delta:DELTA",
+    "delta": "lamina.connectors.delta.kind:DELTA",
 }
 
 Kind = TypeVar("Kind", SourceKind, SinkKind)

@@ -15,9 +15,9 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction, RemoveAction
 
-from lamina.connectors.delta_errors import TableErrors, is_missing
-from lamina.connectors.delta_mark import properties, read_position, transactions
-from lamina.connectors.delta_place import Hook, Place
+from lamina.connectors.delta.errors import TableErrors, is_missing
+from lamina.connectors.delta.mark import properties, read_position, transactions
+from lamina.connectors.delta.place import Hook, Place
 from lamina.format.pipeline_record import NOBODY
 from lamina.protocol.sinks import SinkPosition
 

@@ -19,16 +19,17 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
 from lamina.clock import Clock, SystemClock, new_writer_id
-from lamina.connectors.delta import DELIVERY
-from lamina.connectors.delta_errors import TableErrors
-from lamina.connectors.delta_place import Hook, LocalPlace, Place, RemotePlace
-from lamina.connectors.delta_rows import NewFiles, merge_small, null_refused, replace_rows
-from lamina.connectors.delta_schema import TableColumns, Wanted, partition_columns, table_schema
-from lamina.connectors.delta_table import SeenTable
+from lamina.connectors.delta.errors import TableErrors
+from lamina.connectors.delta.kind import DELIVERY
+from lamina.connectors.delta.place import Hook, LocalPlace, Place, RemotePlace
+from lamina.connectors.delta.rows import NewFiles, merge_small, null_refused, replace_rows
+from lamina.connectors.delta.schema import TableColumns, Wanted, partition_columns, table_schema
+from lamina.connectors.delta.table import SeenTable
 from lamina.connectors.keyed import WriteMode, last_of_each_key, writing_of
 from lamina.connectors.kinds import SinkContext
 from lamina.connectors.options import bad_option
 from lamina.connectors.staged import staged_rows
+from lamina.connectors.store_options import store_options
 from lamina.engine.ports import Change, Publication, Sink
 from lamina.errors import NotFound, StoreUnavailable
 from lamina.format.commit import Point
@@ -36,7 +37,6 @@ from lamina.format.pipeline_record import Owner
 from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner, judge_publish
 
 TRIES = 100
-S3_OPTIONS = ("endpoint", "region", "access_key_id", "secret_access_key", "session_token")
 
 
 class DeltaSink:
@@ -208,8 +208,7 @@ def open_delta(context: SinkContext, hook: Hook = lambda _: None) -> Sink:
     if isinstance(at, Path):
         place = LocalPlace(at, hook)
     else:
-        options = {name: given.text(name) for name in S3_OPTIONS if given.text(name)}
-        place = RemotePlace(at, hook, options)
+        place = RemotePlace(at, hook, store_options(given))
     return DeltaSink(context.sink.name, place, _wanted(context), hook=hook)
 
 

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from lamina.clock import SystemClock
-from lamina.connectors.delta_mark import GENERATION
-from lamina.connectors.delta_stats import FileStats, read_stats
+from lamina.connectors.delta.mark import GENERATION
+from lamina.connectors.delta.stats import FileStats, read_stats
 from lamina.connectors.staged import open_proven, prove
 from lamina.disk.files import Files, LocalFiles, create_once, make_folder
 from lamina.engine.ports import Publication
@@ -190,8 +190,8 @@ class RemotePlace:
 
     remote = True
 
-    def __init__(self, url: str, hook: Hook, given: Mapping[str, str]) -> None:
-        """*given* are options of S3 by their names in the pipeline."""
+    def __init__(self, url: str, hook: Hook, given: Mapping[str, Any]) -> None:
+        """*given* are options as lamina.store takes them."""
         self.where = self.uri = url
         self.options = _delta_options(url, given)
         self._given = given
@@ -256,28 +256,31 @@ PATIENCE_S = 10
 """How long a call waits for a store by itself; the engine comes back, with longer breaks."""
 
 
-def _delta_options(url: str, given: Mapping[str, str]) -> dict[str, str]:
+_PREFIXES = {"s3": "aws_", "gs": "google_"}
+
+
+def _delta_options(url: str, given: Mapping[str, Any]) -> dict[str, str]:
     """As deltalake wants them. What is not given it takes from the environment."""
-    options = {f"aws_{name}": value for name, value in given.items() if name != "endpoint"}
+    scheme = url.partition("://")[0]
+    prefix = _PREFIXES.get(scheme, "azure_storage_")
+    options = {f"{prefix}{k}": str(v) for k, v in given.items() if k != "client_options"}
     options |= {"max_retries": "3", "retry_timeout": f"{PATIENCE_S}s", "connect_timeout": "5s"}
-    if not url.startswith("s3://"):
+    if _is_plain_http(given):
+        options["allow_http"] = "true"
+    if scheme != "s3":
         return options
-    endpoint = given.get("endpoint", "")
-    if endpoint:
-        options |= {"aws_endpoint_url": endpoint, "aws_virtual_hosted_style_request": "false"}
-    if (endpoint or os.environ.get("AWS_ENDPOINT_URL", "")).startswith("http://"):
-        options["aws_allow_http"] = "true"
+    if "endpoint" in given:
+        options["aws_virtual_hosted_style_request"] = "false"
     # Two writers of one version: the store lets one of them win.
     return options | {"aws_conditional_put": "etag"}
 
 
-def _store_options(given: Mapping[str, str]) -> dict[str, Any]:
+def _store_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """The same for our own client."""
-    options: dict[str, Any] = dict(given)
-    endpoint = given.get("endpoint", "")
-    client: dict[str, Any] = {"connect_timeout": "5s"}
-    if endpoint:
-        options["virtual_hosted_style_request"] = False
-    if (endpoint or os.environ.get("AWS_ENDPOINT_URL", "")).startswith("http://"):
-        client["allow_http"] = True
-    return {**options, "client_options": client}
+    client = {"connect_timeout": "5s"} | ({"allow_http": True} if _is_plain_http(given) else {})
+    return {**given, "client_options": client}
+
+
+def _is_plain_http(given: Mapping[str, Any]) -> bool:
+    named = given.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL", "")
+    return str(named).lower().startswith("http://")

@@ -22,9 +22,9 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
 from lamina.clock import Clock
-from lamina.connectors.delta_place import Place
-from lamina.connectors.delta_schema import TableColumns
-from lamina.connectors.delta_stats import read_stats
+from lamina.connectors.delta.place import Place
+from lamina.connectors.delta.schema import TableColumns
+from lamina.connectors.delta.stats import read_stats
 from lamina.connectors.keyed import KeyedRows
 from lamina.errors import Refused
 
@@ -171,7 +171,7 @@ def _data_files(
     adds = pa.table(table.get_add_actions(flatten=True))
     paths = {unquote(path): path for path in adds.filter(wanted(adds))["path"].to_pylist()}
     dataset = table.to_pyarrow_dataset()
-    for fragment in dataset.get_fragments():  # a filter here would leave out too many: delta_stats
+    for fragment in dataset.get_fragments():  # a filter here would leave out too many: see stats.py
         if fragment.path in paths:
             yield paths[fragment.path], partial(fragment.to_table, schema=dataset.schema)
 

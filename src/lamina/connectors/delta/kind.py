@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from lamina.connectors.keyed import KEYS, MODE
 from lamina.connectors.kinds import DeclaredOption, Extra, Given, OptionType, SinkContext, SinkKind
 from lamina.connectors.options import bad_option
+from lamina.connectors.store_options import STORE_OPTIONS, check_store_options
 
 if TYPE_CHECKING:
     from lamina.engine.ports import Sink
     from lamina.pipeline.model import DeclaredSink
 
 DELIVERY = "exactly once; an epoch is one version of the table"
-_S3_ONLY = ("endpoint", "region", "access_key_id", "secret_access_key", "session_token")
 
 
 def _check(sink: DeclaredSink, given: Given) -> None:
@@ -23,10 +23,7 @@ def _check(sink: DeclaredSink, given: Given) -> None:
     if isinstance(place, Path) and "%" in str(place):
         advice = "Use another folder: deltalake would write into one with another name"
         raise bad_option(sink, f"has a % in its path: {str(place)!r}", given.file, advice)
-    for name in _S3_ONLY:
-        if given.text(name) and not str(place).startswith("s3://"):
-            advice = "Leave it out; other object stores take credentials from the environment"
-            raise bad_option(sink, f"has {name}, and its path is not s3://", given.file, advice)
+    check_store_options(sink, given, "path")
     key, secret = given.text("access_key_id"), given.text("secret_access_key")
     if bool(key) != bool(secret):
         advice = "Give access_key_id and secret_access_key together, or set them as AWS_..."
@@ -34,7 +31,7 @@ def _check(sink: DeclaredSink, given: Given) -> None:
 
 
 def _open(context: SinkContext) -> Sink:
-    from lamina.connectors.delta_sink import open_delta  # noqa: PLC0415  an extra
+    from lamina.connectors.delta.sink import open_delta  # noqa: PLC0415  an extra
 
     return open_delta(context)
 
@@ -68,16 +65,6 @@ DELTA = SinkKind(
             "Merge small files every N epochs; never by default",
             OptionType.NUMBER,
         ),
-        DeclaredOption("endpoint", "URL of the S3 server; by default `AWS_ENDPOINT_URL`, or AWS"),
-        DeclaredOption("region", "Region of the bucket; by default `AWS_REGION`"),
-        DeclaredOption(
-            "access_key_id",
-            "By default `AWS_ACCESS_KEY_ID`, or the machine's role",
-            OptionType.SECRET,
-        ),
-        DeclaredOption(
-            "secret_access_key", "By default `AWS_SECRET_ACCESS_KEY`", OptionType.SECRET
-        ),
-        DeclaredOption("session_token", "By default `AWS_SESSION_TOKEN`", OptionType.SECRET),
+        *STORE_OPTIONS,
     ),
 )
