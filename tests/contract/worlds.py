@@ -11,8 +11,8 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from lamina.store import RemoteStore, open_store
-from tests.contract.iceberg_worlds import local_worlds, rest_worlds, s3_worlds
 from tests.contract.delta_world import DeltaWorld, delta_on_s3
+from tests.contract.iceberg_worlds import local_worlds, rest_worlds, s3_worlds
 from tests.contract.object_worlds import FunctionWorld, ObjectParquetWorld
 from tests.contract.postgres_world import PostgresWorld
 from tests.contract.sinks import (
@@ -75,7 +75,7 @@ WORLDS: Mapping[str, Row] = {
     "iceberg on S3": Row("iceberg", s3_worlds, is_server=True),
     "iceberg over REST": Row("iceberg", rest_worlds, is_server=True),
     "delta": Row("delta", _delta),
-    "delta on s3": Row("delta", lambda request, _: delta_on_s3(request), is_server=True),
+    "delta on S3": Row("delta", lambda request, _: delta_on_s3(request), is_server=True),
 }
 SERVERS = [name for name, row in WORLDS.items() if row.is_server]
 

@@ -26,7 +26,6 @@ SINKS = {
     "function": "lamina.connectors.function:KIND",
     "postgres": "lamina.connectors.postgres.kind:POSTGRES",
     "iceberg": "lamina.connectors.iceberg.kind:ICEBERG",
-    "delta": "lamina.connectors.delta:DELTA",
     "delta": "lamina.connectors.delta.kind:DELTA",
 }
 
