@@ -266,6 +266,7 @@ def test_a_value_that_postgresql_cannot_hold_is_refused_by_name(
     with pytest.raises(Refused, match=said) as raised:
         sink.publish(rig.publication(1, table({"odd one": pa.array([value], kind)}, schema)))
     assert "odd one" in raised.value.message
+    assert "--sink-from-now" in raised.value.advice, "no change of the table lets it in"
     assert rig.rows(name) == []
 
 

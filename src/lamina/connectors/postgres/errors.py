@@ -29,6 +29,10 @@ _GRANTS = (
 )
 _AGAIN = "It is tried again"
 _MEND = "Nothing of the epoch was written. Mend the table or the stream, and start again"
+NEVER = (
+    "This epoch can never be written: change the SELECT, leave the sink out for one run, and bring "
+    "it back with --sink-from-now"
+)
 
 _EXACT: Mapping[str, tuple[type[LaminaError], str]] = {
     "25006": (StoreReadOnly, "Connect to the primary: this server or session takes no writes"),
@@ -59,7 +63,7 @@ _EXACT: Mapping[str, tuple[type[LaminaError], str]] = {
     "22021": (
         Refused,
         "PostgreSQL's text cannot hold the character NUL: remove it in the SELECT, with "
-        "replace(column, char(0), ''), or write the column as BINARY. " + _MEND,
+        "replace(column, char(0), ''), or write the column as BINARY. " + NEVER,
     ),
     "22003": (Refused, "The value does not fit the column: use a wider type. " + _MEND),
     "22001": (Refused, "The text does not fit the column: make it longer. " + _MEND),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lamina.connectors.postgres.errors import NEVER
 from lamina.errors import Refused
 
 _DATE = (-2_440_588, 2_145_042_905)  # 4714-11-24 BC to 5874897-12-31, in days since 1970
@@ -137,7 +138,7 @@ def _check_limits(name: str, values: pa.Array, where: str) -> None:
         raise Refused(
             f"the column {name!r} has a {sent.column} that PostgreSQL cannot hold",
             where=where,
-            advice="Its time begins in 4714 BC: leave such rows out in the SELECT",
+            advice=f"Its time begins in 4714 BC. {NEVER}",
         )
 
 
@@ -148,5 +149,5 @@ def _copied(field: pa.Field, column: pa.Array, where: str) -> pa.Array:
         return column.cast(sent.value.copied)
     except pa.ArrowInvalid as error:
         message = f"the column {field.name!r} has a value finer than microseconds"
-        advice = f"Write CAST({field.name} AS TIME(6)) in the SELECT"
+        advice = f"Write CAST({field.name} AS TIME(6)). {NEVER}"
         raise Refused(message, where=where, advice=advice) from error
