@@ -21,6 +21,7 @@ from tests.servers import (
     seaweedfs,
     table_bucket,
 )
+from tests.servers.kafka_topics import Topics
 
 settings.register_profile("lamina", deadline=None)
 settings.load_profile("lamina")
@@ -53,3 +54,8 @@ def postgres_server() -> Iterator[PostgresServer]:
         pytest.skip(reason)
     with postgres() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def topics(kafka_server: KafkaServer) -> Topics:
+    return Topics(kafka_server)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from lamina.engine.ports import Limits
 from lamina.pipeline.model import Column, DeclaredSource, Option
 from lamina.state.partition import Looked
 from lamina.state.schema import StateSchema
+from tests.servers.kafka_topics import Topics
 
 EVERYTHING = Limits()
 SMALL = Limits(rows=4, files=1)
@@ -92,8 +94,8 @@ class Subject:
         return ranges
 
 
-def subject(kind: str, folder: Path) -> Subject:
-    made = SUBJECTS[kind](folder)
+def subject(kind: str, folder: Path, topics: Topics | None = None) -> Subject:
+    made = _kafka(folder, topics) if topics is not None else SUBJECTS[kind](folder)
     return replace(made, definition=replace(made.definition, format=kind))
 
 
@@ -160,6 +162,30 @@ def _toy(folder: Path) -> Subject:
     return made
 
 
+def _kafka(folder: Path, topics: Topics) -> Subject:
+    """Two partitions; a twin reads the same topic, for its id is part of every offset."""
+    name = f"contract-{sha256(str(folder).removesuffix('/twin').encode()).hexdigest()[:16]}"
+
+    def grow(subject: Subject) -> None:
+        for partition in range(2):
+            topics.put(name, [{"a": at} for at in range(5)], partition=partition)
+
+    def spoil(subject: Subject, planned: SourceRange) -> None:
+        cut = planned.data[-1]
+        topics.cut(name, cut.end, partition=cut.partition)
+
+    options = {"kafka.bootstrap.servers": topics.server.bootstrap, "subscribe": name}
+    made = Subject(_source({"a": "BIGINT"}, **options), folder, grow, spoil)
+    if folder.name != "twin":
+        topics.new(2, name=name)
+        grow(made)
+    return made
+
+
+def _server_missing(folder: Path) -> Subject:
+    raise AssertionError(f"a server is needed for the subject in {folder}")
+
+
 SUBJECTS: Mapping[str, Callable[[Path], Subject]] = {
     "json": lambda folder: _files(folder, _write_json),
     "csv": lambda folder: _files(folder, _write_csv),
@@ -167,5 +193,6 @@ SUBJECTS: Mapping[str, Callable[[Path], Subject]] = {
     "trades": _numbered("rows", {"symbol": "STRING", "volume": "BIGINT"}),
     "nexmark": _numbered("events", {"price": "BIGINT"}, kind="bid"),
     "toy": _toy,
+    "kafka": _server_missing,
 }
 """One for each row of the registry, and for the toy."""

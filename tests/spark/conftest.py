@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.servers.kafka import SPARK_JARS
 from tests.spark.java import JAVA_OPTIONS, java_home
 from tests.spark.kills import Project
 from tests.spark.victims import Nursery, nursery
@@ -21,6 +22,7 @@ CONF = {
     "spark.driver.extraJavaOptions": JAVA_OPTIONS,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    **({"spark.jars": ",".join(map(str, SPARK_JARS.glob("*.jar")))} if SPARK_JARS.is_dir() else {}),
 }
 
 

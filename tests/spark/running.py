@@ -81,6 +81,7 @@ class Run:
     max_ahead_us: int | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
     fail_point: FailPoint = lambda _: None
+    skip_lost: frozenset[str] = frozenset()
 
     def __call__(self, text: str) -> int:
         """The last epoch."""
@@ -96,6 +97,7 @@ class Run:
             folder=folder,
             file=FILE,
             until=Until(available_now=True),
+            skip_lost=self.skip_lost,
             engine=EngineSettings(
                 partitions=self.partitions,
                 limits=Limits(self.rows, self.files),

@@ -79,6 +79,7 @@ TOOLS: Section = {
     "doctor": Entry(
         "tools.doctor", "doctor_command", "Check what is installed and whether stores respond."
     ),
+    "jars": Entry("tools.jars", "jars_command", "List the jars that connectors need on a cluster."),
     "demo": Entry("demo.demo", "demo_command", "Kill a pipeline repeatedly and check its results."),
 }
 SECTIONS: Mapping[str, Section] = {

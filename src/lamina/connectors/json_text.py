@@ -87,7 +87,7 @@ class JsonText:
         """False for every line but one with a rest: that raises an error."""
         text = F.col(_TEXT)
         said = F.concat_ws(" ", F.lit(SEVERAL), F.col(_FILE), F.substring(text, 1, SHOWN))
-        fails = F.when(self._is_one_value(text) | ~self._begins_well(text), F.lit(False))
+        fails = F.when(self.is_one_value(text) | ~self._begins_well(text), F.lit(False))
         return fails.otherwise(F.raise_error(said).cast("boolean"))
 
     def _readable(self, columns: str) -> Column:
@@ -112,7 +112,8 @@ class JsonText:
         marked = value.startswith(_BYTE_ORDER_MARK)
         return F.when(marked, F.substring(value, 2, _ALL)).otherwise(value).alias(_TEXT)
 
-    def _is_one_value(self, text: Column) -> Column:
+    def is_one_value(self, text: Column) -> Column:
+        """Whether a text is one JSON value and nothing more; of one that begins like none: any."""
         closes_at_its_end = F.octet_length(F.substring_index(text, "}", 1)) == (
             F.octet_length(F.rtrim(text)) - 1
         )
@@ -121,28 +122,28 @@ class JsonText:
         pair = F.concat(F.lit("["), text, F.lit(f'\n,"{self.mark}"]'))
         plain = F.get_json_object(pair, "$[1]") == self.mark
         pair = F.concat(F.lit("["), text, F.lit(f'\n,{{"mark":"{self.mark}"}}]'))
-        pairs = F.from_json(pair, "array<struct<mark:string>>", self._parsing)
+        pairs = F.from_json(pair, "array<struct<mark:string>>", self.parsing)
         by_its_options = F.get(pairs, F.lit(1))["mark"] == self.mark
         return flat | F.coalesce(plain, F.lit(False)) | F.coalesce(by_its_options, F.lit(False))
 
     def _begins_well(self, text: Column) -> Column:
         """Whether the first value of a line can be read; asked of few."""
         schema = f"`{_TEXT}` STRING, `{self.corrupt}` STRING"
-        options = {**self._parsing, "columnNameOfCorruptRecord": self.corrupt}
+        options = {**self.parsing, "columnNameOfCorruptRecord": self.corrupt}
         value = F.from_json(text, schema, options)
         return value.isNotNull() & value[self.corrupt].isNull()
 
     def _parsed(self, columns: str) -> Column:
         """The rows of a line, each with why it cannot be read; a list of values is their rows."""
         text = F.col(_TEXT)
-        values = F.from_json(text, "array<string>", self._parsing)
+        values = F.from_json(text, "array<string>", self.parsing)
         unreadable = F.array(F.lit(_UNREADABLE))
         values = (
-            F.when(~self._is_one_value(text), unreadable)
+            F.when(~self.is_one_value(text), unreadable)
             .when(F.btrim(text, F.lit(_BLANK)).startswith("["), F.coalesce(values, unreadable))
             .otherwise(F.array(text))
         )
-        options = {**self._parsing, "columnNameOfCorruptRecord": self.corrupt}
+        options = {**self.parsing, "columnNameOfCorruptRecord": self.corrupt}
         schema = f"{columns}, `{self.corrupt}` STRING"
         return F.transform(values, lambda value: F.from_json(value, schema, options))
 
@@ -150,7 +151,8 @@ class JsonText:
         return F.exists(rows, lambda row: row.isNull() | row[self.corrupt].isNotNull())
 
     @property
-    def _parsing(self) -> dict[str, str]:
+    def parsing(self) -> dict[str, str]:
+        """The options for `from_json`."""
         parsing = {n: v for n, v in self.options.items() if n not in (*_OF_TEXT, "multiline")}
         return {**parsing, "mode": "PERMISSIVE"}
 

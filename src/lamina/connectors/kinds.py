@@ -104,6 +104,8 @@ class SourceContext:
 
     source: DeclaredSource
     given: Given
+    pipeline: str = "pipeline"  # its name
+    skip_lost: bool = False  # a person has said: go on behind rows that are gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,11 @@ class SourceKind:
     further: str = ""  # whose options are passed on, if any are
     further_prefix: str = ""  # of their names, in lower case; other options are refused
     extra: Extra | None = None
+    metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What METADATA FROM may name, and the types that such a column may have, in lower case."""
+    bad_rows: str = "file STRING, text STRING"  # what is kept of a row that cannot be read
+    skips_lost: bool = False  # it can go on behind rows that are gone (--skip-lost)
+    jars: Callable[[Given], tuple[str, ...]] = lambda _: ()  # of Spark's project, by artifact
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,10 @@ look at the world. Sinks are opened when their streams are compiled: they are to
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, TextIO
@@ -25,7 +27,7 @@ from lamina.connectors.kinds import (
 )
 from lamina.connectors.options import option_of, read_options
 from lamina.connectors.registry import sink_kind, sink_names, source_kind, source_names
-from lamina.pipeline.model import DeclaredSink, DeclaredSource, Pipeline
+from lamina.pipeline.model import Column, DeclaredSink, DeclaredSource, Pipeline
 from lamina.pipeline.tokens import bad_at
 from lamina.workspace.notes import LocalNotes
 
@@ -55,6 +57,7 @@ def check_source(source: DeclaredSource, folder: Path, *, file: str = "pipeline"
     """What a source is opened with; relative paths are below *folder*."""
     kind = _source_kind(source, file)
     context = SourceContext(source, read_options(source, kind, folder, file=file))
+    _check_metadata(source, kind, file)
     kind.check(context)
     _check_installed(source, kind, file)
     return context
@@ -69,8 +72,38 @@ def check_sink(sink: DeclaredSink, folder: Path, *, file: str = "pipeline") -> G
     return given
 
 
-def open_source(source: DeclaredSource, folder: Path, *, file: str = "pipeline") -> SparkSource:
-    return _source_kind(source, file).open(check_source(source, folder, file=file))
+def open_source(
+    source: DeclaredSource,
+    folder: Path,
+    *,
+    file: str = "pipeline",
+    pipeline: str = "pipeline",
+    skip_lost: bool = False,
+) -> SparkSource:
+    """*pipeline* is its name; with *skip_lost* it goes on behind rows that are gone."""
+    context = check_source(source, folder, file=file)
+    context = replace(context, pipeline=pipeline, skip_lost=skip_lost)
+    return _source_kind(source, file).open(context)
+
+
+def bad_rows_ddl(source: DeclaredSource, *, file: str = "pipeline") -> str:
+    """The columns of what is kept of rows that cannot be read."""
+    return _source_kind(source, file).bad_rows
+
+
+def can_skip_lost(source: DeclaredSource, *, file: str = "pipeline") -> bool:
+    """Whether `--skip-lost` means something for it."""
+    return _source_kind(source, file).skips_lost
+
+
+def jars_of(pipeline: Pipeline, folder: Path, *, file: str = "pipeline") -> tuple[str, ...]:
+    """The artifacts of Spark's project that the sources of a pipeline are read with."""
+    found = [
+        jar
+        for source in pipeline.sources.values()
+        for jar in _source_kind(source, file).jars(check_source(source, folder, file=file).given)
+    ]
+    return tuple(sorted(set(found)))
 
 
 def open_sinks(
@@ -197,6 +230,32 @@ def _folders(
         else PurePosixPath(place)
         for place in places
     ]
+
+
+def _check_metadata(source: DeclaredSource, kind: SourceKind, file: str) -> None:
+    """Columns beside the value of a record: only of kinds that have them, in their types."""
+    known = {name.lower(): types for name, types in kind.metadata.items()}
+    for column in source.columns:
+        if not column.metadata:
+            continue
+        types = known.get(column.metadata.lower())
+        shown = f"the column {column.name!r} of {source.name!r} is METADATA FROM"
+        if types is None:
+            advice = (
+                f"There are {', '.join(kind.metadata)}"
+                if known
+                else f"Rows of {kind.name} have no metadata: leave METADATA FROM out"
+            )
+            raise bad_at(f"{shown} {column.metadata!r}", file, source.place, advice)
+        if _type_of(column) not in types:
+            message = f"{shown} {column.metadata!r}, and of the type {column.type}"
+            raise bad_at(message, file, source.place, f"Its type is {' or '.join(types).upper()}")
+
+
+def _type_of(column: Column) -> str:
+    """In one spelling, without NOT NULL."""
+    text = re.sub(r"\s+not\s+null\s*$", "", column.type.lower())
+    return re.sub(r"\s*([<>:,])\s*", r"\1", text.strip())
 
 
 def _check_installed(

@@ -77,9 +77,13 @@ def check_reader_options(context: SourceContext) -> None:
             advice = _STREAMING.get(name) or did_you_mean(name, known)
             reader = f"Spark's reader of {context.source.format} files"
             raise _bad(context, f"has the option {name!r}, which {reader} does not know", advice)
-        expected = known[lower[name]]
-        if not _fits(value, expected):
-            raise _bad_value(context, lower[name], expected)
+        check_value(context, lower[name], known[lower[name]], value)
+
+
+def check_value(context: SourceContext, name: str, expected: Values, value: str) -> None:
+    """BadPipeline if an option of Spark's reader has a value that it cannot parse."""
+    if not _fits(value, expected):
+        raise _bad_value(context, name, expected)
 
 
 def _bad(context: SourceContext, message: str, advice: str) -> BadPipeline:

@@ -17,6 +17,7 @@ SOURCES = {
     "json": "lamina.connectors.file_kinds:JSON",
     "csv": "lamina.connectors.file_kinds:CSV",
     "parquet": "lamina.connectors.file_kinds:PARQUET",
+    "kafka": "lamina.connectors.kafka.source_kind:KAFKA",
     "trades": "lamina.connectors.trades:TRADES",
     "nexmark": "lamina.connectors.nexmark:NEXMARK",
 }

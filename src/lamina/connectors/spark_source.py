@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from lamina.engine.model import SourceRange
 from lamina.engine.ports import Source
+from lamina.errors import LaminaError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,5 +25,23 @@ class KeepsBadRows(Protocol):
     """A source that gives apart the rows that cannot be read."""
 
     def bad_rows(self, spark: SparkSession, planned: SourceRange) -> DataFrame:
-        """What `frame` leaves out of a range: `file` and `text`."""
+        """What `frame` leaves out of a range, in the columns that its kind declares."""
+        ...
+
+
+@runtime_checkable
+class Probed(Protocol):
+    """A source in another system, which may not answer, or not to us."""
+
+    def probe(self, spark: SparkSession) -> None:
+        """Before anything is claimed: whether it can be read; it must not change anything."""
+        ...
+
+
+@runtime_checkable
+class Learns(Protocol):
+    """A source whose rows may need something that only a task can find missing."""
+
+    def learn(self, error: LaminaError) -> bool:
+        """After a job that failed: whether it would now do better."""
         ...

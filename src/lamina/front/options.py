@@ -36,6 +36,7 @@ class RunOptions(TypedDict, total=False):
     sinks_from_now: Collection[str]  # sinks that need not get the epochs they lack
     reuse_state: Collection[str]  # streams whose state still means the same
     drop_state: Collection[str]  # streams that are gone, and whose state may go
+    skip_lost: Collection[str]  # sources that may go on behind rows that are gone
     out: TextIO | None  # where console sinks write; default: standard output
 
 
@@ -64,6 +65,7 @@ def settings_of(place: PipelinePlace, file: str, options: RunOptions) -> RunSett
             same_pipeline=options.get("same_pipeline", False),
             sinks_from_now=frozenset(options.get("sinks_from_now", ())),
         ),
+        skip_lost=frozenset(options.get("skip_lost", ())),
         out=options.get("out"),
     )
 

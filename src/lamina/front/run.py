@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from lamina.clock import Clock, SystemClock
-from lamina.connectors.opening import check_connectors, sinks_of
+from lamina.connectors.jars import PACKAGES, not_fetched, plan_jars
+from lamina.connectors.opening import can_skip_lost, check_connectors, jars_of, sinks_of
 from lamina.errors import SparkLost, UsageError
 from lamina.front.locate import PipelineLike, locate
 from lamina.front.options import RunOptions, settings_of
@@ -39,6 +40,7 @@ class Launch:
     session: SparkSession | None = None
     master: str = MASTER
     conf: Mapping[str, str] = field(default_factory=dict)
+    jars: str = ""  # a folder with the jars of Spark's connectors
 
 
 def run(
@@ -51,6 +53,7 @@ def run(
     spark: SparkSession | None = None,
     master: str = "",
     conf: Mapping[str, str] | None = None,
+    jars: str | os.PathLike[str] = "",
     watcher: Watcher | None = None,
     stop: threading.Event | None = None,
     **options: Unpack[RunOptions],
@@ -60,12 +63,13 @@ def run(
     *pipeline* is a pipeline file or a `lamina.Pipeline()`; what it keeps (*home* and *store*) is in
     `.lamina` beside the file unless given. A pipeline made in Python can have a *name* and a
     *folder* that its relative paths are below. An existing SparkSession (*spark*) is used and left
-    unchanged; otherwise one is started with *master* and *conf*. SIGTERM, SIGINT, `lamina stop` and
+    unchanged; otherwise one is started with *master*, *conf* and, for connectors of Spark that need
+    them, the *jars* of a folder. SIGTERM, SIGINT, `lamina stop` and
     *stop* let the epoch end, then comes a checkpoint. The *options* are those of `lamina run`.
     """
     place, what = locate(pipeline, home=home, store=store, name=name, folder=folder)
     settings = settings_of(place, str(pipeline) if what is None else place.name, options)
-    launch = _launch(place.scratch, spark, master, conf or {})
+    launch = _launch(place.scratch, spark, master, conf or {}, os.fspath(jars))
     model = place.read() if what is None else what
     _check(model, settings)
     settings = replace(settings, peek=_peek(model))
@@ -73,14 +77,14 @@ def run(
 
 
 def _launch(
-    scratch: Path, spark: SparkSession | None, master: str, conf: Mapping[str, str]
+    scratch: Path, spark: SparkSession | None, master: str, conf: Mapping[str, str], jars: str
 ) -> Launch:
-    if spark is not None and (master or conf):
-        raise UsageError("the session is there already: master and conf cannot change it")
+    if spark is not None and (master or conf or jars):
+        raise UsageError("the session is there already: master, conf and jars cannot change it")
     if "spark.master" in conf:
         message = "spark.master as a setting would override the master"
         raise UsageError(message, advice="Give it as --master (in Python: master=...)")
-    return Launch(scratch, spark, master or MASTER, conf)
+    return Launch(scratch, spark, master or MASTER, conf, jars)
 
 
 def _check(pipeline: Pipeline, settings: RunSettings) -> None:
@@ -90,6 +94,8 @@ def _check(pipeline: Pipeline, settings: RunSettings) -> None:
     sinks = {sink.name for sink in sinks_of(pipeline)}
     _check_named("--reuse-state", "stream", settings.engine.reuse_state, pipeline.streams)
     _check_named("--sink-from-now", "sink", settings.recovery.sinks_from_now, sinks)
+    able = {s.name for s in pipeline.sources.values() if can_skip_lost(s, file=settings.file)}
+    _check_named("--skip-lost", "source that can lose rows", settings.skip_lost, able)
 
 
 def _peek(pipeline: Pipeline) -> str:
@@ -149,21 +155,29 @@ def _run_on_spark(
 ) -> Status:
     from lamina.spark.running import run_here  # noqa: PLC0415  an extra
 
-    with _session(launch, settings.name) as session:
+    artifacts = jars_of(pipeline, settings.folder, file=settings.file)
+    with _session(launch, settings.name, artifacts) as session:
         return run_here(
             pipeline, settings, here, spark=session, watcher=watcher, clock=clock, stop=stop
         )
 
 
 @contextmanager
-def _session(launch: Launch, name: str) -> Iterator[SparkSession]:
+def _session(launch: Launch, name: str, artifacts: Sequence[str]) -> Iterator[SparkSession]:
     from lamina.spark.session import start_session, stop_session  # noqa: PLC0415  an extra
 
     if launch.session is not None:
         yield launch.session
         return
     logging.getLogger().addHandler(logging.NullHandler())  # Py4J logs what it also raises
-    session = start_session(name, launch.scratch, master=launch.master, settings=launch.conf)
+    jars = plan_jars(artifacts, launch.jars, launch.conf).settings
+    conf = {**launch.conf, **jars}
+    try:
+        session = start_session(name, launch.scratch, master=launch.master, settings=conf)
+    except SparkLost as error:
+        if PACKAGES not in jars:
+            raise
+        raise not_fetched(artifacts) from error
     try:
         yield session
     finally:

@@ -45,6 +45,11 @@ class Emit(Enum):
 class Column:
     name: str
     type: str  # as Spark's DDL has it
+    metadata: str = ""  # what of a record beside its value: METADATA FROM 'timestamp'
+
+    def definition(self) -> Json:
+        named: list[Json] = [self.name.lower(), self.type.lower()]
+        return [*named, self.metadata.lower()] if self.metadata else named
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,7 @@ class DeclaredSource:
         """What it is, for comparing: without case, and nothing from the environment is in it."""
         watermark = self.watermark
         return {
-            "columns": [[column.name.lower(), column.type.lower()] for column in self.columns],
+            "columns": [column.definition() for column in self.columns],
             "format": self.format.lower(),
             "options": _written(self.options),
             "watermark": None

@@ -1,6 +1,7 @@
 """A pipeline file: CREATE SOURCE, CREATE STREAM, CREATE SINK, with Spark's own clause words.
 
-CREATE SOURCE name (column type, ...) USING format [OPTIONS (key 'value', ...)]
+CREATE SOURCE name (column type [METADATA FROM 'what'], ...) USING format
+    [OPTIONS (key 'value', ...)]
     [WATERMARK column DELAY OF INTERVAL n unit]
 CREATE STREAM name AS SELECT ... [EMIT ON WINDOW CLOSE | EMIT ON UPDATE]
 CREATE SINK name FROM stream USING format [OPTIONS (key 'value', ...)]
@@ -126,10 +127,27 @@ def read_columns(cursor: Cursor) -> tuple[Column, ...]:
         words = cursor.type_words(name.depth)
         if not words:
             raise cursor.bad(f"the type of {name.text!r} is missing")
-        columns.append(Column(name.text, cursor.script.slice(words)))
+        columns.append(_column(cursor.script, name, words))
         if cursor.take(")"):
             return tuple(columns)
         cursor.expect(",", after=f"the column {name.text}")
+
+
+def _column(script: Script, name: Word, words: tuple[Word, ...]) -> Column:
+    """A type and, behind it, where the values come from: METADATA FROM 'timestamp'."""
+    said = [word.upper for word in words]
+    at = next((i for i in range(len(said) - 1) if said[i : i + 2] == ["METADATA", "FROM"]), None)
+    if at is None:
+        return Column(name.text, script.slice(words))
+    if at == 0:
+        raise script.bad(f"the type of {name.text!r} is missing", words[0])
+    if len(words) != at + 3 or not words[-1].is_string or not words[-1].text:
+        raise script.bad(
+            f"METADATA FROM of {name.text!r} is followed by one text in quotes",
+            words[at],
+            "Write it last: ts TIMESTAMP METADATA FROM 'timestamp'",
+        )
+    return Column(name.text, script.slice(words[:at]), words[-1].text)
 
 
 def _options(cursor: Cursor, environment: Mapping[str, str]) -> dict[str, Option]:

@@ -24,5 +24,6 @@ class RunSettings:
     interval_s: float = 0.0  # minimum time between epoch starts
     engine: EngineSettings = field(default_factory=EngineSettings)
     recovery: RecoveryConfig = field(default_factory=RecoveryConfig)
+    skip_lost: frozenset[str] = frozenset()  # sources that go on behind rows that are gone
     peek: str = ""  # the sink of which a watcher sees some rows
     out: TextIO | None = None  # where console sinks write; None: standard output

@@ -16,13 +16,16 @@ from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-unt
 from pyspark.errors import PySparkException
 
 from lamina.connectors.json_text import SEVERAL
+from lamina.connectors.kafka.values import UNKNOWN_SCHEMA, UNREADABLE
 from lamina.errors import (
+    AccessDenied,
     LaminaError,
     NotFound,
     Overflow,
     Refused,
     SparkLost,
     StoreFull,
+    StoreUnavailable,
     all_errors,
 )
 
@@ -43,6 +46,13 @@ _UNREAD = re.compile(
 )
 _NO_PATH = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (\S+?)\.(?:\s|$)")
 _SEVERAL = re.compile(rf"{SEVERAL} (\S+) (.*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
+_RECORD = re.compile(rf"{UNREADABLE} (\S+) (\d+) (\d+) ?(.*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
+_SCHEMA = re.compile(rf"{UNKNOWN_SCHEMA} [0-9A-F]{{8}}")
+_KAFKA = re.compile(
+    r"org\.apache\.kafka\.common\.errors\.(?:\w*Timeout|Disconnect|Network|BrokerNotAvailable|"
+    r"Retriable)\w*Exception: (.+)|TimeoutException: (Cannot fetch record .+)"
+)
+_DENIED = re.compile(r"org\.apache\.kafka\.common\.errors\.(?:Sasl|Ssl)?Auth\w+Exception: (.+)")
 _MALFORMED = "[MALFORMED_RECORD_IN_PARSING"
 _OTHER_TYPE = re.compile(
     r"Parquet column \[(.+?)\]\. Expected Spark type (.+?), actual Parquet type (\S+?)\."
@@ -88,10 +98,27 @@ def meaning(text: str, meanings: Mapping[str, str] = MappingProxyType({})) -> La
             f"the column {nulls[1]!r} is NOT NULL, and a row has no value for it",
             advice=f"{advice}. {NOTHING}",
         )
-    return _unreadable(text) or Refused(
-        f"Spark failed: {line_of(text)}" + (f" In {where}" if where else ""),
-        advice=f"{NOTHING}. Fix the cause and start again",
+    return (
+        _of_kafka(text)
+        or _unreadable(text)
+        or Refused(
+            f"Spark failed: {line_of(text)}" + (f" In {where}" if where else ""),
+            advice=f"{NOTHING}. Fix the cause and start again",
+        )
     )
+
+
+def _of_kafka(text: str) -> LaminaError | None:
+    """What executors could not read from Kafka; None if it is anything else."""
+    if schema := _SCHEMA.search(text):
+        return Refused(schema[0], advice=NOTHING)
+    if denied := _DENIED.search(text):
+        message = f"executors may not read from Kafka: {denied[1]}"
+        return AccessDenied(message, advice=f"Check user, password and rights. {NOTHING}")
+    if away := _KAFKA.search(text):
+        message = f"executors cannot read from Kafka: {away[1] or away[2]}"
+        return StoreUnavailable(message[:LENGTH_MAX], advice=f"Check the brokers. {NOTHING}")
+    return None
 
 
 def _expression(text: str, meanings: Mapping[str, str]) -> str:
@@ -106,7 +133,13 @@ def _expression(text: str, meanings: Mapping[str, str]) -> str:
 
 def _unreadable(text: str) -> LaminaError | None:
     """What is wrong with a file; None if no file is."""
-    several = _SEVERAL.search(text)
+    record, several = _RECORD.search(text), _SEVERAL.search(text)
+    if record:
+        return Refused(
+            f"a record cannot be read: {record[4]}"[:LENGTH_MAX],
+            where=f"topic {record[1]}, partition {record[2]}, offset {record[3]}",
+            advice=f"{_REPAIR}. {NOTHING}",
+        )
     if several:
         message = f"a line cannot be read: it is not one JSON value to its end: {several[2]}"
         return Refused(

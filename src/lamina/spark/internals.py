@@ -207,6 +207,13 @@ def active(own: SparkSession) -> AbstractContextManager[None]:
     return Activation(own)()
 
 
+def has_class(spark: SparkSession, name: str) -> bool:
+    """Whether the driver's JVM can load a class; Python has no such call."""
+    thread = cast(Any, spark)._jvm.java.lang.Thread.currentThread()  # noqa: SLF001
+    path = name.replace(".", "/") + ".class"
+    return thread.getContextClassLoader().getResource(path) is not None
+
+
 def executor_count(spark: SparkSession) -> int:
     """How many executors are registered now, the driver included; Python has no such call."""
     tracker = cast(Any, spark.sparkContext)._jsc.sc().statusTracker()  # noqa: SLF001

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users ha
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lamina.connectors.file_frames import local
-from lamina.connectors.spark_source import KeepsBadRows, SparkSource
+from lamina.connectors.spark_source import KeepsBadRows, Learns, SparkSource
 from lamina.engine.model import (
     Input,
     Seen,
@@ -32,6 +32,7 @@ from lamina.engine.model import (
 )
 from lamina.engine.task import results_of
 from lamina.engine.wire import result_of
+from lamina.errors import LaminaError
 from lamina.spark.failures import spark_errors
 from lamina.spark.frames import named
 from lamina.spark.internals import Activation, ArrowStep, Measures, json_column, query
@@ -62,6 +63,16 @@ class SparkRunner:
         self._two_level = ""
 
     def run(self, work: StreamWork) -> StreamResult:
+        """One job; again if a source has learned from its failure how to read what it met."""
+        while True:
+            try:
+                return self._run(work)
+            except LaminaError as error:
+                read = [self._sources.get(_name(each)) for each in work.inputs]
+                if not any(_learns(each, error) for each in read):
+                    raise
+
+    def _run(self, work: StreamWork) -> StreamResult:
         stream = self._streams[work.stream]
         with spark_errors(stream.called), self._active():
             rows, is_measured = self._input(work, stream)
@@ -234,6 +245,14 @@ def _only(inputs: tuple[Input, ...]) -> Input:
     """A SELECT has one input so far."""
     (only,) = inputs
     return only
+
+
+def _name(input_: Input) -> str:
+    return input_.source if isinstance(input_, SourceRange) else input_.stream
+
+
+def _learns(source: object, error: LaminaError) -> bool:
+    return isinstance(source, Learns) and source.learn(error)
 
 
 def _sent(work: StreamWork) -> StreamWork:

@@ -8,11 +8,19 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from lamina.clock import Clock, SystemClock
-from lamina.connectors.opening import check_connectors, close_sinks, open_sinks, open_source
+from lamina.connectors.opening import (
+    check_connectors,
+    close_sinks,
+    jars_of,
+    open_sinks,
+    open_source,
+)
+from lamina.connectors.spark_source import Probed
 from lamina.disk.base import Lock
 from lamina.engine.engine import Engine
 from lamina.engine.opening import open_engine
 from lamina.engine.plans import FailPoint
+from lamina.ids import fold
 from lamina.pipeline.checks import check_pipeline, order
 from lamina.pipeline.model import Pipeline
 from lamina.running.control import Status
@@ -22,6 +30,7 @@ from lamina.running.settings import RunSettings
 from lamina.spark.failures import spark_errors
 from lamina.spark.frames import own_session
 from lamina.spark.internals import active
+from lamina.spark.jars import check_classes
 from lamina.spark.preflight import preflight
 from lamina.spark.runner import RESULTS, SparkRunner, pinned
 from lamina.spark.streams import compile_pipeline
@@ -112,13 +121,23 @@ def open_pipeline(
 ) -> Engine:
     """A pipeline that is compiled, claimed and recovered: each `step` is an epoch."""
     space, folder, file = LocalWorkspace(wanted.home, clock), wanted.folder, wanted.file
-    sources = {s.name: open_source(s, folder, file=file) for s in pipeline.sources.values()}
+    skip_lost = set(map(fold, wanted.skip_lost))
+    sources = {
+        s.name: open_source(
+            s, folder, file=file, pipeline=wanted.name, skip_lost=fold(s.name) in skip_lost
+        )
+        for s in pipeline.sources.values()
+    }
+    check_classes(spark, jars_of(pipeline, folder, file=file))
     own = own_session(spark, pinned(wanted.engine.partitions))
     with active(own):
         plan, streams = compile_pipeline(
             own, pipeline, order(pipeline, file=file), name=wanted.name, file=file
         )
         plan = replace(plan, settings=RESULTS)
+        for source in sources.values():
+            if isinstance(source, Probed):
+                source.probe(own)
         preflight(own, space, partitions=wanted.engine.partitions, clock=clock)
     sinks = open_sinks(
         pipeline, folder, home=wanted.home, file=file, out=wanted.out, outputs=plan.outputs

@@ -14,13 +14,11 @@ from pyspark.sql.types import (
     DoubleType,
     FloatType,
     LongType,
-    StringType,
-    StructField,
     StructType,
 )
 
 from lamina.connectors.file_frames import ddl
-from lamina.connectors.opening import bad_row_streams
+from lamina.connectors.opening import bad_row_streams, bad_rows_ddl
 from lamina.engine.model import OperatorPlan
 from lamina.engine.plans import EnginePlan, StreamPlan
 from lamina.engine.ports import Change, Output
@@ -48,9 +46,6 @@ from lamina.spark.plan_checks import (
 
 SUMMED = (LongType, DecimalType)
 """Types of sums whose value does not depend on the order."""
-
-BAD_ROWS = StructType([StructField("file", StringType()), StructField("text", StringType())])
-"""What is kept of a row that cannot be read: where it stood, and how it read."""
 
 ALL = "k_all"
 """The key of an aggregate without one: all rows are one group."""
@@ -210,7 +205,7 @@ def _output(stream: SparkStream, read: Change) -> Output:
 
 def _meaning(source: DeclaredSource) -> Json:
     """What of a source its readers' state depends on; where it is may change."""
-    columns: list[Json] = [[column.name.lower(), column.type.lower()] for column in source.columns]
+    columns = [column.definition() for column in source.columns]
     return [columns, None if source.watermark is None else source.watermark.column.lower()]
 
 
@@ -271,9 +266,10 @@ def _checked(stream: SparkStream, select: Select, given: DataFrame, name: str) -
 
 def _bad_rows(spark: SparkSession, name: str, source: DeclaredSource, file: str) -> SparkStream:
     """The stream of a source's bad rows: staged, committed and published like any other."""
-    stream = Stream(name, "SELECT file, text FROM bad_rows", place=source.place)
-    named = {"bad_rows": source.name}
-    compiled = _compile(spark, stream, {"bad_rows": BAD_ROWS}, named, file)
+    stream = Stream(name, "SELECT * FROM bad_rows", place=source.place)
+    named, columns = {"bad_rows": source.name}, bad_rows_ddl(source, file=file)
+    kept = spark.createDataFrame([], columns).schema
+    compiled = _compile(spark, stream, {"bad_rows": kept}, named, file)
     return replace(compiled, of_bad_rows=True)
 
 

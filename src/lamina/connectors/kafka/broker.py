@@ -1,0 +1,207 @@
+"""What the driver asks of a Kafka cluster: topics and their offsets, never rows.
+
+Every call ends: with an answer, or after a while with an error that says what is wrong. A wrong
+password or certificate is told at once; a broker that does not answer is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from typing import Any
+
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+    Uuid,
+)
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+
+from lamina.clock import Clock, SystemClock
+from lamina.connectors.kafka.planning import Bounds, Part, Topic
+from lamina.errors import AccessDenied, LaminaError, NotFound, Refused, StoreUnavailable
+
+FIRST_ANSWER_S = 15.0
+"""Before a pipeline is claimed: a wrong address is told soon."""
+ANSWER_S = 60.0
+"""Of a running pipeline: a broker may be restarted meanwhile."""
+_LOOK_S = 0.1
+_DENIED = {
+    KafkaError._AUTHENTICATION,  # noqa: SLF001  librdkafka's own codes are called so
+    KafkaError._SSL,  # noqa: SLF001
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM,
+    KafkaError.ILLEGAL_SASL_STATE,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+}
+_FATAL = {KafkaError._AUTHENTICATION, KafkaError._SSL}  # noqa: SLF001
+_AWAY = {
+    KafkaError._TIMED_OUT,  # noqa: SLF001
+    KafkaError._TRANSPORT,  # noqa: SLF001
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+    KafkaError._RESOLVE,  # noqa: SLF001
+    KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+}
+
+
+class Broker:
+    """A Kafka cluster, as one source sees it."""
+
+    def __init__(
+        self, settings: Mapping[str, str], source: str, *, clock: Clock | None = None
+    ) -> None:
+        """*settings* are librdkafka's. Nothing is asked yet."""
+        self._source, self._servers = source, settings["bootstrap.servers"]
+        self._clock = clock or SystemClock()
+        self._errors: list[KafkaError] = []
+        self._client = self._open(settings)
+        self.patience_s = ANSWER_S
+
+    def _open(self, settings: Mapping[str, str]) -> AdminClient:
+        ours = {"client.id": "lamina", "log_level": 0, "error_cb": self._errors.append}
+        try:
+            return AdminClient({**settings, **ours})
+        except KafkaException as error:
+            raise Refused(
+                f"the source {self._source!r}: Kafka's client refuses its settings: "
+                f"{_text(error.args[0])}",
+                where=self._servers,
+            ) from error
+
+    def names(self) -> list[str]:
+        """Of all topics that we may see."""
+        self._errors.clear()
+        try:
+            found = self._client.list_topics(timeout=self.patience_s).topics
+        except KafkaException as error:
+            self._client.poll(0)
+            raise self._meaning(error.args[0], "its topics") from error
+        return sorted(found)
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those that are there."""
+        wanted = sorted(names)
+        if not wanted:
+            return {}
+        asked = self._client.describe_topics(
+            TopicCollection(wanted), request_timeout=self.patience_s
+        )
+        found: dict[str, Topic] = {}
+        for name, answer in self._answers(asked, "its topics").items():
+            if answer is not None:
+                numbers = tuple(sorted(each.id for each in answer.partitions))
+                found[name] = Topic(_id(answer.topic_id), numbers, answer.is_internal)
+        return found
+
+    def bounds(self, parts: Iterable[Part]) -> dict[Part, Bounds]:
+        """The offsets of partitions, up to the last stable one."""
+        wanted = list(parts)
+        first = self._ask(wanted, OffsetSpec.earliest())
+        last = self._ask(wanted, OffsetSpec.latest())
+        starts, ends = self._offsets(first), self._offsets(last)
+        return {part: Bounds(starts[part], ends[part]) for part in wanted}
+
+    def earliest(self, parts: Iterable[Part]) -> dict[Part, int]:
+        return self._offsets(self._ask(list(parts), OffsetSpec.earliest()))
+
+    def policies(self, topics: Iterable[str]) -> dict[str, str]:
+        """What becomes of old rows: `cleanup.policy`."""
+        resources = {ConfigResource(ResourceType.TOPIC, name): name for name in topics}
+        if not resources:
+            return {}
+        asked = self._client.describe_configs(list(resources), request_timeout=self.patience_s)
+        answers = self._answers(asked, "the settings of its topics")
+        return {
+            resource.name: answer["cleanup.policy"].value
+            for resource, answer in answers.items()
+            if answer is not None
+        }
+
+    # steps
+
+    def _ask(self, parts: list[Part], spec: OffsetSpec) -> dict[TopicPartition, Future[Any]]:
+        if not parts:
+            return {}
+        asked: dict[TopicPartition, Future[Any]] = self._client.list_offsets(
+            {TopicPartition(*part): spec for part in parts},
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=self.patience_s,
+        )
+        return asked
+
+    def _offsets(self, asked: Mapping[TopicPartition, Future[Any]]) -> dict[Part, int]:
+        found: dict[Part, int] = {}
+        for part, answer in self._answers(asked, "its offsets").items():
+            if answer is None:
+                raise NotFound(
+                    f"partition {part.partition} of the topic {part.topic!r}, which the source "
+                    f"{self._source!r} reads, has gone",
+                    where=self._servers,
+                )
+            found[part.topic, part.partition] = answer.offset
+        return found
+
+    def _answers(self, asked: Mapping[Any, Future[Any]], what: str) -> dict[Any, Any]:
+        """All answers; None for what is not there."""
+        self._errors.clear()
+        started, waiting = self._clock.monotonic(), set(asked.values())
+        while waiting and self._clock.monotonic() - started < self.patience_s + 1:
+            _, waiting = wait(waiting, timeout=_LOOK_S, return_when=FIRST_EXCEPTION)
+            self._client.poll(0)  # errors of connections come by this
+            fatal = [error for error in self._errors if error.code() in _FATAL]
+            if waiting and fatal:
+                raise self._meaning(fatal[0], what)
+        answers: dict[Any, Any] = {}
+        for key, future in asked.items():
+            try:
+                answers[key] = future.result(timeout=0)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise self._meaning(error.args[0], what) from error
+                answers[key] = None
+            except TimeoutError as error:
+                raise self._unavailable(what, "it did not answer") from error
+        return answers
+
+    def _meaning(self, error: KafkaError, what: str) -> LaminaError:
+        """An error of Kafka's as one of ours; what connections said before counts more."""
+        denied = [each for each in (error, *self._errors) if each.code() in _DENIED]
+        if denied:
+            return AccessDenied(
+                f"the source {self._source!r} may not ask Kafka for {what}: {_text(denied[0])}",
+                where=self._servers,
+                advice="Check user, password, certificates, and the right to DESCRIBE and READ",
+            )
+        if error.code() in _AWAY or error.retriable():
+            said = [each for each in self._errors if each.code() in _AWAY] or [error]
+            return self._unavailable(what, _text(said[0]))
+        return Refused(
+            f"the source {self._source!r} asked Kafka for {what}: {_text(error)}",
+            where=self._servers,
+        )
+
+    def _unavailable(self, what: str, why: str) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"the source {self._source!r} asked Kafka for {what}: {why}",
+            where=self._servers,
+            advice="Check kafka.bootstrap.servers and kafka.security.protocol, and that the "
+            "brokers can be reached under the names they give",
+        )
+
+
+def _text(error: KafkaError) -> str:
+    return str(error.str()).rstrip(".")
+
+
+def _id(uuid: Uuid) -> str:
+    """In hexadecimal digits."""
+    halves = uuid.get_most_significant_bits(), uuid.get_least_significant_bits()
+    return "".join(f"{half & (1 << 64) - 1:016x}" for half in halves)
