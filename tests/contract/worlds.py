@@ -13,6 +13,7 @@ from _pytest.mark import ParameterSet
 from lamina.store import RemoteStore, open_store
 from tests.contract.delta_world import DeltaWorld, delta_on_s3
 from tests.contract.iceberg_worlds import local_worlds, rest_worlds, s3_worlds
+from tests.contract.kafka_world import make_kafka
 from tests.contract.object_worlds import FunctionWorld, ObjectParquetWorld
 from tests.contract.postgres_world import PostgresWorld
 from tests.contract.sinks import (
@@ -76,6 +77,7 @@ WORLDS: Mapping[str, Row] = {
     "iceberg over REST": Row("iceberg", rest_worlds, is_server=True),
     "delta": Row("delta", _delta),
     "delta on S3": Row("delta", lambda request, _: delta_on_s3(request), is_server=True),
+    "kafka": Row("kafka", make_kafka, is_server=True),
 }
 SERVERS = [name for name, row in WORLDS.items() if row.is_server]
 

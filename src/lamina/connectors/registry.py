@@ -28,6 +28,7 @@ SINKS = {
     "postgres": "lamina.connectors.postgres.kind:POSTGRES",
     "iceberg": "lamina.connectors.iceberg.kind:ICEBERG",
     "delta": "lamina.connectors.delta.kind:DELTA",
+    "kafka": "lamina.connectors.kafka.sink_kind:KAFKA",
 }
 
 Kind = TypeVar("Kind", SourceKind, SinkKind)
