@@ -126,7 +126,8 @@ class Marks:
             try:
                 partition = TopicPartition(topic, 0)
                 asked = client or self.client
-                return asked.get_watermark_offsets(partition, timeout=timeout_s)
+                first, last = asked.get_watermark_offsets(partition, timeout=timeout_s)
+                return int(first), int(last)
             except KafkaException as error:
                 if not may_settle(error.args[0]) or self._clock.monotonic() - started > timeout_s:
                     raise
