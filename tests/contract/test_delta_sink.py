@@ -216,6 +216,28 @@ def test_a_key_may_have_several_columns_and_move_to_another_partition(tmp_path: 
     )
 
 
+@pytest.mark.parametrize("partition_by", ["v", "day, even"])
+def test_keys_of_every_type_that_can_be_one(tmp_path: Path, partition_by: str) -> None:
+    schema = pa.schema(
+        [
+            ("day", pa.date32()),
+            ("exact", pa.decimal128(20, 3)),
+            ("at", pa.timestamp("us", "Europe/Berlin")),
+            ("even", pa.bool_()),
+            ("bytes", pa.binary()),
+            ("v", pa.int64()),
+        ]
+    )
+    keys = {"keys": "day, exact, at, even, bytes", "partition_by": partition_by}
+    shop = DeltaShop(tmp_path, schema, options=keys)
+    sink = claimed(shop)
+    one = (MONDAY, Decimal("1.500"), datetime(2026, 3, 29, 1, tzinfo=UTC), True, b"x")
+    other = (TUESDAY, None, None, False, None)
+    for epoch, (first, second) in enumerate([(1, 2), (3, 4)], start=1):
+        sink.publish(shop.publication(epoch, rows((*one, first), (*other, second), schema=schema)))
+    assert [row[-1] for row in shop.listed()] == [3, 4]
+
+
 def test_keys_of_many_epochs_end_as_the_last_one_says(tmp_path: Path) -> None:
     """Against a dictionary; and most files are passed over by their statistics."""
     shop, last = keyed(tmp_path), {}
