@@ -67,7 +67,7 @@ class FileFrames:
         self._keeps_bad_rows = keeps_bad_rows
         self._options = options
         self._json = JsonText(self._options, new_writer_id(SystemClock()), CORRUPT)
-        self._names = [_quoted(column.name) for column in source.columns]
+        self._names = [quoted(column.name) for column in source.columns]
         self._reader: DataFrameReader | None = None  # one session for all epochs: made once
         self._parses_all: Column | None = None  # made once, too
 
@@ -169,5 +169,5 @@ def _union(frames: Iterable[DataFrame]) -> DataFrame:
     return reduce(DataFrame.unionAll, frames)
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"

@@ -105,3 +105,8 @@ class SourceFolder:
 def is_passed_over(path: PurePath) -> bool:
     """Whether a path below the folder of a source is hidden, partial or a marker."""
     return any(part.startswith(_HIDDEN) or part.endswith(_PARTIAL) for part in path.parts)
+
+
+def is_ignored(path: str) -> bool:
+    """The same of a path as text."""
+    return any(part.startswith(_HIDDEN) or part.endswith(_PARTIAL) for part in path.split("/"))

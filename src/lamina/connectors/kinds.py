@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from lamina.connectors.spark_source import SparkSource
+    from lamina.connectors.spark_source import MakeStep, SparkSource
     from lamina.engine.ports import Output, Sink
     from lamina.pipeline.model import DeclaredSink, DeclaredSource
     from lamina.workspace.base import Notes
@@ -106,6 +106,7 @@ class SourceContext:
     given: Given
     pipeline: str = "pipeline"  # its name
     skip_lost: bool = False  # a person has said: go on behind rows that are gone
+    make_step: MakeStep | None = None  # for sources whose tasks read; lamina.spark has one
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from lamina.pipeline.tokens import bad_at
 from lamina.workspace.notes import LocalNotes
 
 if TYPE_CHECKING:
-    from lamina.connectors.spark_source import SparkSource
+    from lamina.connectors.spark_source import MakeStep, SparkSource
     from lamina.engine.ports import Output, Sink
 
 
@@ -79,10 +79,14 @@ def open_source(
     file: str = "pipeline",
     pipeline: str = "pipeline",
     skip_lost: bool = False,
+    make_step: MakeStep | None = None,
 ) -> SparkSource:
-    """*pipeline* is its name; with *skip_lost* it goes on behind rows that are gone."""
+    """*pipeline* is its name; with *skip_lost* it goes on behind rows that are gone.
+
+    *make_step* is what sources need whose tasks read rows.
+    """
     context = check_source(source, folder, file=file)
-    context = replace(context, pipeline=pipeline, skip_lost=skip_lost)
+    context = replace(context, pipeline=pipeline, skip_lost=skip_lost, make_step=make_step)
     return _source_kind(source, file).open(context)
 
 

@@ -7,11 +7,15 @@ only an unbroken chain of such folders: what it would misread is refused.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from lamina.errors import Refused
+
+NULL = "__HIVE_DEFAULT_PARTITION__"
+_ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,7 @@ class Chain:
 
 
 def by_chain(
-    folder: Path, paths: Iterable[str], columns: Collection[str]
+    folder: Path | str, paths: Iterable[str], columns: Collection[str]
 ) -> dict[Chain, list[str]]:
     """Paths below a source's folder, by where the *columns* of the source are in them."""
     wanted = {column.lower() for column in columns}
@@ -33,7 +37,7 @@ def by_chain(
     return groups
 
 
-def chain_of(folder: Path, path: str, wanted: Collection[str]) -> Chain:
+def chain_of(folder: Path | str, path: str, wanted: Collection[str]) -> Chain:
     """Where the *wanted* columns, in lower case, are in a path."""
     folders = path.split("/")[:-1]
     names = [_name(folder) for folder in folders]
@@ -47,16 +51,28 @@ def chain_of(folder: Path, path: str, wanted: Collection[str]) -> Chain:
     if len(chain) < end - start or len(set(chain)) < len(chain):
         raise Refused(
             "columns in folder names must directly follow each other, each column once",
-            where=str(folder / path),
+            where=f"{folder}/{path}",
             advice="Rename the folders as in a=1/b=2/file",
         )
     if any(part.startswith("=") or part.endswith("=") for part in folders[start:end]):
         raise Refused(
             "a folder name like column=value lacks the column or the value",
-            where=str(folder / path),
+            where=f"{folder}/{path}",
             advice="Rename it; the value null is __HIVE_DEFAULT_PARTITION__",
         )
     return Chain("/".join(folders[:start]), tuple(name for name in chain if name in wanted))
+
+
+def values_in(path: str, chain: Chain) -> list[str | None]:
+    """The values of a chain's columns in a path, as Spark reads them: in its escapes, null too."""
+    found: dict[str | None, str] = {}
+    for folder in path.split("/")[:-1]:
+        found.setdefault(_name(folder), folder.partition("=")[2])
+    return [None if found[c] == NULL else _unescaped(found[c]) for c in chain.columns]
+
+
+def _unescaped(value: str) -> str:
+    return _ESCAPED.sub(lambda code: chr(int(code[1], 16)), value)
 
 
 def _name(folder: str) -> str | None:

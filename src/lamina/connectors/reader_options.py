@@ -86,6 +86,29 @@ def check_value(context: SourceContext, name: str, expected: Values, value: str)
         raise _bad_value(context, name, expected)
 
 
+def check_place(context: SourceContext, path: str, list_every: str) -> None:
+    """BadPipeline at an option that cannot be obeyed where the files are."""
+    given, kind = context.given, context.source.format
+    if not isinstance(given.place(path), str):
+        if list_every in given.declared:
+            message = f"has the option {list_every!r}, and its {path} is a folder"
+            raise _bad(context, message, "It is an option of addresses; leave it out")
+        return
+    for name, value in given.further.items():
+        if "." in name:
+            advice = "Objects are not read by Hadoop: see docs/connectors.md for their options"
+            raise _bad(context, f"has the option {name!r}, and its {path} is an address", advice)
+        if kind == "parquet" or (name, value.lower()) in _NOT_OF_OBJECTS.get(kind, ()):
+            advice = "Leave it out, or read the files from a folder"
+            message = f"has the option {name!r}, which does not work with objects"
+            raise _bad(context, message, advice)
+        if name in ("encoding", "charset") and value.upper() not in ("UTF-8", "UTF8"):
+            raise _bad_value(context, name, ("UTF-8",))
+
+
+_NOT_OF_OBJECTS = {"csv": (("multiline", "true"),)}
+
+
 def _bad(context: SourceContext, message: str, advice: str) -> BadPipeline:
     return bad_option(context.source, message, context.given.file, advice)
 

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from lamina.engine.model import SourceRange
 from lamina.engine.ports import Source
 from lamina.errors import LaminaError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+ArrowTask: TypeAlias = "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
+
+
+class Step(Protocol):
+    """A function over batches, between DataFrames: see lamina.spark.internals.ArrowStep."""
+
+    def over(self, frame: DataFrame, task: ArrowTask) -> DataFrame: ...
+
+
+MakeStep: TypeAlias = "Callable[[SparkSession, StructType, Sequence[str]], Step]"
+"""Makes one for the columns of its result and of its input. Sources whose tasks read need it."""
 
 
 class SparkSource(Source, Protocol):

@@ -29,7 +29,7 @@ from lamina.running.presence import Presence, present
 from lamina.running.settings import RunSettings
 from lamina.spark.failures import spark_errors
 from lamina.spark.frames import own_session
-from lamina.spark.internals import active
+from lamina.spark.internals import ArrowStep, active
 from lamina.spark.jars import check_classes
 from lamina.spark.preflight import preflight
 from lamina.spark.runner import RESULTS, SparkRunner, pinned
@@ -124,7 +124,12 @@ def open_pipeline(
     skip_lost = set(map(fold, wanted.skip_lost))
     sources = {
         s.name: open_source(
-            s, folder, file=file, pipeline=wanted.name, skip_lost=fold(s.name) in skip_lost
+            s,
+            folder,
+            file=file,
+            pipeline=wanted.name,
+            skip_lost=fold(s.name) in skip_lost,
+            make_step=ArrowStep,
         )
         for s in pipeline.sources.values()
     }

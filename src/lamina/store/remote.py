@@ -38,6 +38,7 @@ SORTED_AT_ONCE_MAX = 10_000
 _LETTERS = re.compile(r"[0-9A-Za-z]+")
 CREATE_BYTES_MAX = 64 * 1024 * 1024
 """No log entry and no manifest is larger: all of them are created by one conditional put."""
+NO_RETRIES = {"max_retries": 0, "retry_timeout": timedelta(seconds=60)}
 _PAGE_OBJECTS = 1000
 _PARTS_AT_ONCE = 2
 _PARTS_MAX = 10_000  # S3's limit
@@ -59,7 +60,7 @@ class RemoteStore:
 
     def __init__(self, url: str, **options: Any) -> None:
         self._address = Address.parse(url)
-        self._client = _connect(self._address, options)
+        self._client = connect(self._address, options, NO_RETRIES)
 
     @property
     def url(self) -> str:
@@ -224,12 +225,12 @@ def safe_offset(prefix: str, after: str) -> str | None:
     return f"{start}{letters[:-1]}{chr(ord(letters[-1]) - 1)}" if letters else None
 
 
-def _connect(address: Address, options: dict[str, Any]) -> Client:
-    retry = {"max_retries": 0, "retry_timeout": timedelta(seconds=60)}
+def connect(address: Address, options: dict[str, Any], retry: Any) -> Client:
+    """A client of obstore; *retry* is what it tries again by itself."""
     settings = {**address.options, **options, "prefix": address.prefix or None}
     _check_endpoint(settings, address)
     try:
-        return _CLASSES[address.scheme](address.bucket, retry_config=retry, **settings)  # type: ignore[arg-type]
+        return _CLASSES[address.scheme](address.bucket, retry_config=retry, **settings)
     except (*OBSTORE_ERRORS, TypeError) as error:
         raise _bad_option(error, address, options) from None
 
