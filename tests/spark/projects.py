@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
@@ -25,6 +26,7 @@ class Project:
     engine: EngineSettings = field(default_factory=lambda: EngineSettings(limits=Limits(files=1)))
     home: Path | None = None
     out: StringIO = field(default_factory=StringIO)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def put(self, name: str, data: str | bytes, *, at: int = 1_000) -> Path:
         """A file of input; *at* says which comes first."""
@@ -47,7 +49,7 @@ class Project:
             engine=self.engine,
             out=self.out,
         )
-        pipeline = parse_pipeline(self.sql, {})
+        pipeline = parse_pipeline(self.sql, self.environment)
         watcher = Watcher(epoch=reports.append)
         run(pipeline, settings, spark=self.spark, watcher=watcher, fail_point=fail_point)
         return reports

@@ -32,6 +32,11 @@ class ReadObjects:
         for batch in memory.scan():
             columns = (batch.column(name).to_pylist() for name in MEMORY.row.names)
             self.add(FoundObject(*values) for values in zip(*columns, strict=True))
+        if any(path.startswith("/") for path in self._identities):
+            raise Refused(
+                f"the source {source!r} has read files of a folder, and now it reads an address",
+                advice="Give the source another name",
+            )
 
     def __contains__(self, path: str) -> bool:
         return path in self._identities

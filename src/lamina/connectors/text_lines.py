@@ -27,10 +27,8 @@ def lines_of(pieces: Iterable[bytes], separator: bytes = b"") -> Iterator[pa.Arr
         rest += held
         if len(rest) > LINE_BYTES_MAX:
             raise ValueError(f"a line is longer than {LINE_BYTES_MAX >> 20} MiB")
-    if not separator:
-        rest = rest.removesuffix(b"\r")
     if rest:
-        yield _split(rest, separator or b"\n")
+        yield _split(rest if separator else rest.removesuffix(b"\r"), separator or b"\n")
 
 
 def _with_new_lines(data: bytes) -> tuple[bytes, bytes]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users have it
 
-UNREADABLE = "lamina: a row cannot be read in"
+UNREADABLE_LINE = "lamina: a row cannot be read in"
 SHOWN = 200
 TEXT, FILE = "_lamina_text", "_lamina_file"
 BLANK = " \t\r\n"
@@ -87,7 +87,7 @@ class TextRows:
 
     def _failing(self, columns: str) -> Column:
         shown = F.substring(F.col(TEXT), 1, SHOWN)
-        said = F.concat_ws(" ", F.lit(UNREADABLE), self._quoted_file(), shown)
+        said = F.concat_ws(" ", F.lit(UNREADABLE_LINE), self._quoted_file(), shown)
 
         def failing(rows: Column) -> Column:
             return F.when(self._is_bad(rows), F.raise_error(said)).otherwise(rows)
@@ -110,7 +110,7 @@ class CsvText(TextRows):
         comment = self.options.get("comment", "")
         if not comment:
             return is_text
-        return is_text & ~F.ltrim(F.col(TEXT)).startswith(comment)
+        return is_text & ~F.col(TEXT).startswith(comment)
 
     def _parsed(self, columns: str) -> Column:
         left_out = ("header", "enforceschema", "linesep", "encoding", "charset", "multiline")

@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 
 from lamina.connectors.json_text import SEVERAL
 from lamina.connectors.kafka.values import UNKNOWN_SCHEMA, UNREADABLE
+from lamina.connectors.text_rows import UNREADABLE_LINE
 from lamina.errors import (
     AccessDenied,
     LaminaError,
@@ -53,6 +54,7 @@ _KAFKA = re.compile(
     r"Retriable)\w*Exception: (.+)|TimeoutException: (Cannot fetch record .+)"
 )
 _DENIED = re.compile(r"org\.apache\.kafka\.common\.errors\.(?:Sasl|Ssl)?Auth\w+Exception: (.+)")
+_LINE = re.compile(rf"{UNREADABLE_LINE} (\S+) (.*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 _MALFORMED = "[MALFORMED_RECORD_IN_PARSING"
 _OTHER_TYPE = re.compile(
     r"Parquet column \[(.+?)\]\. Expected Spark type (.+?), actual Parquet type (\S+?)\."
@@ -145,6 +147,10 @@ def _unreadable(text: str) -> LaminaError | None:
         return Refused(
             message[:LENGTH_MAX], where=_path(several[1]), advice=f"{_REPAIR}. {NOTHING}"
         )
+    line = _LINE.search(text)
+    if line:
+        message, where = f"a row cannot be read: {line[2]}", line[1].replace("%20", " ")
+        return Refused(message[:LENGTH_MAX], where=where, advice=f"{_REPAIR}. {NOTHING}")
     unread, no_path = _UNREAD.search(text), _NO_PATH.search(text)
     if no_path or (unread and unread[1] == "FILE_NOT_EXIST"):
         where = _path(no_path[1] if no_path else unread[2] if unread else "")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lamina.connectors.partitions import Chain, by_chain, chain_of
+from lamina.connectors.partitions import Chain, by_chain, chain_of, values_in
 from lamina.errors import Refused
 
 WANTED = {"day", "hour"}
@@ -36,6 +36,14 @@ def test_what_spark_would_misread_is_refused_by_name(path: str) -> None:
     with pytest.raises(Refused) as raised:
         chain_of(Path("/in"), path, WANTED)
     assert raised.value.where == f"/in/{path}"
+
+
+def test_values_are_read_as_spark_reads_them() -> None:
+    path = "x/Day=2024%2F01%3a1/hour=__HIVE_DEFAULT_PARTITION__/other=a=b/f=1"
+    chain = chain_of("s3://b", path, {"day", "hour", "other"})
+    assert chain == Chain("x", ("day", "hour", "other"))
+    assert values_in(path, chain) == ["2024/01:1", None, "a=b"]
+    assert values_in("x/f", Chain()) == []
 
 
 def test_files_of_one_chain_are_read_together() -> None:
