@@ -329,7 +329,7 @@ def newest(project: Project) -> Rows:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("path 's3://bucket/in'", "is a URL"),
+        ("path 'hdfs://bucket/in'", "the scheme 'hdfs'"),
         ("path 'file:///in'", "is a URL"),
         ("path 'in', mode 'DROPMALFORMED'", "'mode'"),
         ("path 'in', pathGlobFilter '*.json'", "'pathGlobFilter'"),

@@ -45,7 +45,7 @@ def test_bad_rows_are_a_stream_and_a_sink_that_the_plan_shows(pipeline: Path) ->
         ("path 'out'", "path 's3://b', secret_access_key 'x'", "3:13", "in plain text"),
         ("path 'out'", "path 's3://b', endpoint 'host:80'", "3:13", "the endpoint 'host:80'"),
         ("path 'bad'", "path 's3://bucket/bad'", "1:15", "is a URL"),
-        ("path 'in'", "path 'gs://bucket/in'", "1:15", "is a URL"),
+        ("path 'in'", "path 'hdfs://bucket/in'", "1:15", "the scheme 'hdfs'"),
         ("path 'bad'", "path 'out'", "1:15", "would write into the same folder"),
         ("path 'bad'", "path 'x/../in/bad'", "1:15", "the source 's' reads"),
         ("path 'out'", "path 'in'", "3:13", "the source 's' reads"),
