@@ -330,7 +330,7 @@ def newest(project: Project) -> Rows:
     ("options", "said"),
     [
         ("path 'hdfs://bucket/in'", "the scheme 'hdfs'"),
-        ("path 'file:///in'", "is a URL"),
+        ("path 'file:///in'", "the scheme 'file'"),
         ("path 'in', mode 'DROPMALFORMED'", "'mode'"),
         ("path 'in', pathGlobFilter '*.json'", "'pathGlobFilter'"),
         ("path 'in', bad_rows_path 'in/bad'", "would write into the folder"),
