@@ -238,6 +238,19 @@ def test_keys_of_every_type_that_can_be_one(tmp_path: Path, partition_by: str) -
     assert [row[-1] for row in shop.listed()] == [3, 4]
 
 
+def test_texts_as_keys_long_ones_too(tmp_path: Path) -> None:
+    """The limits of a file have the beginning of a text: no file too many is passed over."""
+    shop = DeltaShop(tmp_path, options={"keys": "v"})
+    sink = claimed(shop)
+    texts = ["", "a", "ä", "z" * 64, "z" * 64 + "a", "z" * 99, "z" * 64 + "ö" * 9, "Ω", "😀" * 70]
+    for epoch in range(1, 2 * len(texts) + 1):
+        text = texts[(epoch * 5) % len(texts)]
+        sink.publish(shop.publication(epoch, rows((epoch, None, text))))
+    found = shop.listed()
+    assert sorted(row[2] for row in found) == sorted(texts)
+    assert min(row[0] for row in found) > len(texts), "every one was replaced"
+
+
 def test_keys_of_many_epochs_end_as_the_last_one_says(tmp_path: Path) -> None:
     """Against a dictionary; and most files are passed over by their statistics."""
     shop, last = keyed(tmp_path), {}

@@ -6,7 +6,6 @@ them, and the version that adds the new files removes the old ones.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -31,6 +30,8 @@ from lamina.errors import Refused
 FILE_ROWS = 1 << 20
 SMALL_BYTES = 32 << 20
 MERGED_BYTES = 128 << 20
+
+_ORDERED = (pa.types.is_integer, pa.types.is_date, pa.types.is_string)
 
 PartitionValues = dict[str, str | None]
 
@@ -148,12 +149,11 @@ def replace_rows(
     removed: list[RemoveAction] = []
     kept: list[pa.Table] = []
     for path, read in _data_files(table, _may_have(touched)):
-        old = read()
-        stays = _rows_without(old.select(keys), touched)
+        stays = _rows_without(read(columns=list(keys)), touched)
         if stays is None:
             continue
         removed.append(RemoveAction(path, True, files.clock.now_ms()))
-        kept.append(old.take(stays))
+        kept.append(read().take(stays))
         if sum(each.num_rows for each in kept) >= FILE_ROWS:
             files.write(_joined(kept, files.columns.schema))
             kept.clear()
@@ -167,7 +167,7 @@ def _joined(tables: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
 
 def _data_files(
     table: DeltaTable, wanted: Callable[[pa.Table], pa.ChunkedArray]
-) -> Iterator[tuple[str, Callable[[], pa.Table]]]:
+) -> Iterator[tuple[str, Callable[..., pa.Table]]]:
     """Files by their path as the log has it, and how to read each; those that are *wanted*."""
     adds = pa.table(table.get_add_actions(flatten=True))
     paths = {unquote(path): path for path in adds.filter(wanted(adds))["path"].to_pylist()}
@@ -178,14 +178,14 @@ def _data_files(
 
 
 def _may_have(touched: pa.Table) -> Callable[[pa.Table], pa.ChunkedArray]:
-    """Whether a file may have one of the keys, by the limits of its numbers and dates."""
+    """Whether a file may have one of the keys, by the limits of its numbers, dates and texts."""
 
     def wanted(adds: pa.Table) -> pa.ChunkedArray:
         found = pa.chunked_array([pa.array(np.full(adds.num_rows, True))])
         for name, keys in zip(touched.column_names, touched.columns, strict=True):
             least, most = f"min.{name}", f"max.{name}"
-            numeric = pa.types.is_integer(keys.type) or pa.types.is_date(keys.type)
-            if numeric and not keys.null_count and len(keys) and least in adds.column_names:
+            ordered = any(is_kind(keys.type) for is_kind in _ORDERED)
+            if ordered and not keys.null_count and len(keys) and least in adds.column_names:
                 limits = pc.min_max(keys)
                 beside = pc.or_(
                     pc.less(adds[most], limits["min"]), pc.greater(adds[least], limits["max"])
@@ -231,7 +231,7 @@ def _bins(adds: pa.Table, partition_by: tuple[str, ...]) -> Iterator[list[str]]:
     """Small files of one partition, up to the size of a merged one."""
     bins: dict[str, list[Mapping[str, object]]] = {}
     for add in adds.filter(_is_small(adds)).to_pylist():
-        partition = json.dumps([str(add[f"partition.{name}"]) for name in partition_by])
+        partition = repr([add[f"partition.{name}"] for name in partition_by])
         bins.setdefault(partition, []).append(add)
     for small in bins.values():
         paths: list[str] = []

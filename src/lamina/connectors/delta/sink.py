@@ -31,7 +31,7 @@ from lamina.connectors.options import bad_option
 from lamina.connectors.staged import staged_rows
 from lamina.connectors.store_options import store_options
 from lamina.engine.ports import Change, Publication, Sink
-from lamina.errors import NotFound, StoreUnavailable
+from lamina.errors import StoreUnavailable
 from lamina.format.commit import Point
 from lamina.format.pipeline_record import Owner
 from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner, judge_publish
@@ -97,8 +97,7 @@ class DeltaSink:
             if verdict is Publish.DONE:
                 return
             if seen is None and self._claimed:
-                advice = "Restore it from a copy, or start with a sink of another path"
-                raise NotFound("the table is gone", where=self._place.where, advice=advice)
+                raise self._table.gone()
             if seen is None or position.pipeline != publication.pipeline:
                 self.fence(publication.generation, publication.pipeline)
             elif self._publish(seen, publication):

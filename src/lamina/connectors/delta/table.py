@@ -18,6 +18,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from lamina.connectors.delta.errors import TableErrors, is_missing
 from lamina.connectors.delta.mark import properties, read_position, transactions
 from lamina.connectors.delta.place import Hook, Place
+from lamina.errors import NotFound
 from lamina.format.pipeline_record import NOBODY
 from lamina.protocol.sinks import SinkPosition
 
@@ -174,9 +175,15 @@ class SeenTable:
         with self._errors.typed():
             self._hook(f"{what} done")
         after = self.look()
-        if after is not None and after.version() == before + 1:
+        if after is None:
+            raise self.gone()
+        if after.version() == before + 1:
             self._position = becomes
         return True
+
+    def gone(self) -> NotFound:
+        advice = "Restore it from a copy, or start with a sink of another path"
+        return NotFound("the table is gone", where=self._place.where, advice=advice)
 
     # care for the log
 
