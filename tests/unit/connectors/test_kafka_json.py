@@ -165,6 +165,16 @@ def test_a_key_of_one_column_is_plain_and_of_several_an_object() -> None:
     assert plain_bytes(pa.array([1.0, math.nan])).to_pylist() == [b"1.0", b"NaN"]
 
 
+def test_versions_of_a_row_with_a_null_key_stay_in_one_partition() -> None:
+    """Kafka spreads null keys: a reader got an old version after a newer one."""
+    batch = pa.record_batch({"k": ["a", None, "b", None], "v": [1, 2, 3, 4]})
+    [spread] = messages_of(batch, Layout(("v",), ("k",)), json_values)
+    [kept] = messages_of(batch, Layout(("v",), ("k",), replaces=True), json_values)
+    assert spread.partitions is None
+    assert kept.partitions == [None, 0, None, 0]
+    assert [each.get("partition") for each in kept.dicts()] == [None, 0, None, 0]
+
+
 def test_deletes_have_no_value_and_what_is_replaced_has_no_message() -> None:
     changes = ["+I", "-U", "+U", "-D"]
     batch = pa.record_batch({"k": [1, 1, 1, 1], "v": [1, 1, 2, 2], CHANGE: changes})

@@ -28,7 +28,8 @@ def layout_of(context: SinkContext, output: Output) -> Layout:
     keys = _keys(context, output, [KEY] if is_raw and KEY in rest else [])
     values = _raw_value(context, output, rest, keys) if is_raw else tuple(rest)
     _check_types(context, output, partition, timestamp)
-    return Layout(values, keys, headers, partition, timestamp)
+    replaces = output.change is not Change.APPEND
+    return Layout(values, keys, headers, partition, timestamp, replaces)
 
 
 def _keys(context: SinkContext, output: Output, default: Sequence[str]) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ class Layout:
     headers: tuple[str, ...] = ()
     partition: str | None = None
     timestamp: str | None = None
+    replaces: bool = False  # a row replaces the one with the same key: their order counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +82,12 @@ def messages_of(batch: pa.RecordBatch, layout: Layout, encode: EncodeValues) -> 
         values = encode(piece.select(layout.values))
         if CHANGE in piece.schema.names:
             values = pc.if_else(pc.equal(piece[CHANGE], "-D"), None, values)
+        keys = _keys(piece, layout.keys) if layout.keys else None
         yield Messages(
             values,
-            _keys(piece, layout.keys) if layout.keys else None,
+            keys,
             _headers(piece, layout.headers) if layout.headers else None,
-            piece[layout.partition].to_pylist() if layout.partition else None,
+            _partitions(piece, layout, keys),
             _millis(piece[layout.timestamp]) if layout.timestamp else None,
         )
 
@@ -115,6 +117,18 @@ def _keys(batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.Array:
     if len(names) == 1:
         return plain_bytes(batch[names[0]])
     return json_values(batch.select(names))
+
+
+def _partitions(
+    batch: pa.RecordBatch, layout: Layout, keys: pa.Array | None
+) -> list[int | None] | None:
+    """None: Kafka chooses. It spreads null keys, and versions of a row would lose their order."""
+    if layout.partition is not None:
+        given: list[int | None] = batch[layout.partition].to_pylist()
+        return given
+    if not layout.replaces or keys is None or not keys.null_count:
+        return None
+    return [0 if is_null else None for is_null in keys.is_null().to_pylist()]
 
 
 def _headers(batch: pa.RecordBatch, names: tuple[str, ...]) -> list[Headers]:
