@@ -33,12 +33,13 @@ quick: check
 mutants: $(STAMP)
 	$(BIN)/python -m tests.mutants.run
 
-bench: $(STAMP)
+bench: $(STAMP) kafka
 	$(BIN)/python benchmarks/checkpoint.py --save $(NUMBERS)
 	$(BIN)/python benchmarks/wal.py --save $(NUMBERS)
 	$(BIN)/python benchmarks/state.py --save $(NUMBERS)
 	$(BIN)/python benchmarks/engine.py --save $(NUMBERS)
 	$(BIN)/python benchmarks/cold.py --save $(NUMBERS)
+	$(BIN)/python benchmarks/connectors.py --save $(NUMBERS)
 	$(MAKE) pictures
 
 # The pictures of the README and of docs/; a test compares them with what these scripts draw.

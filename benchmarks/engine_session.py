@@ -26,12 +26,13 @@ BOTH_CORES = {"spark.sql.files.openCostInBytes": "0"}
 
 
 @contextmanager
-def session(folder: Path, memory: str) -> Iterator[SparkSession]:
+def session(folder: Path, memory: str, jars: Path | None = None) -> Iterator[SparkSession]:
     """Two cores; LAMINA_DRIVER_MEMORY says otherwise how much memory the JVM has."""
     os.environ.setdefault("LAMINA_DRIVER_MEMORY", memory)
     paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))  # workers import engine_task
-    spark = start_session("benchmark", folder, master=f"local[{PARTITIONS}]")
+    more = {"spark.jars": ",".join(map(str, jars.glob("*.jar")))} if jars else {}
+    spark = start_session("benchmark", folder, master=f"local[{PARTITIONS}]", settings=more)
     try:
         for name, value in SETTINGS.items():
             spark.conf.set(name, value)

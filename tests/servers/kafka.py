@@ -67,8 +67,8 @@ class KafkaServer:
     def create_topic(self, name: str, partitions: int = 1, **settings: str) -> None:
         from confluent_kafka.admin import NewTopic  # noqa: PLC0415  an extra
 
-        topic = NewTopic(name, partitions, config=settings)
-        for made in self.admin().create_topics([topic]).values():
+        topic, admin = NewTopic(name, partitions, config=settings), self.admin()
+        for made in admin.create_topics([topic]).values():
             made.result(timeout=30)
 
     def admin(self) -> Any:

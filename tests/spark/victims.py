@@ -180,9 +180,12 @@ class Nursery:
         if made.exists():
             made.rename(self._classes)
 
-    def lamina(self, file: Path, *arguments: str | Path) -> Process:
+    def lamina(
+        self, file: Path, *arguments: str | Path, environment: dict[str, str] | None = None
+    ) -> Process:
         """`lamina run`, as a person starts it."""
-        return self._start([LAMINA, "run", file, *arguments, "--json"], self._java())
+        command = [LAMINA, "run", file, *arguments, "--json"]
+        return self._start(command, self._java(), environment)
 
     def _child(self) -> list[str | Path]:
         return [sys.executable, "-m", "tests.spark.kill_child", self._scratch]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import kafka_missing, postgres_missing
 from tests.spark.java import JAVA_OPTIONS
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
@@ -50,8 +51,16 @@ KEYS = {
         "epoch_growth",
     },
     "cold": {"first_epoch_ratio", "cold_ten_epochs_s"},
+    "connectors": {
+        "kafka_sink_ratio",
+        "postgres_sink_ratio",
+        "delta_sink_ratio",
+        "iceberg_sink_ratio",
+        "kafka_source_ratio",
+        "small_epoch_kafka_ratio",
+    },
 }
-NEEDS = {"engine": "pyspark", "cold": "pyspark"}
+NEEDS = {"engine": "pyspark", "cold": "pyspark", "connectors": "pyspark"}
 EXACT = {"list_requests_growth": 1.0, "commit_fdatasyncs": 1.0}
 
 
@@ -59,6 +68,8 @@ EXACT = {"list_requests_growth": 1.0, "commit_fdatasyncs": 1.0}
 def test_a_benchmark_ends_with_one_line_of_json(name: str, tmp_path: Path) -> None:
     if name in NEEDS:
         pytest.importorskip(NEEDS[name], reason=f"{NEEDS[name]} is not installed: lamina[spark]")
+    if name == "connectors" and (reason := kafka_missing() or postgres_missing()):
+        pytest.skip(reason)
     arguments = ["--scale", "tiny", "--json", "--folder", str(tmp_path)]
     run = subprocess.run(
         [sys.executable, str(FOLDER / f"{name}.py"), *arguments],
