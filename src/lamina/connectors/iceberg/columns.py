@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import (
@@ -13,7 +13,6 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table import Table, Transaction
-from pyiceberg.table.name_mapping import MappedField
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     DecimalType,
@@ -157,11 +156,7 @@ def as_in_table(rows: pa.Table, table: Table) -> pa.Table:
 
 
 def is_as_in_table(columns: pa.Schema, table: Table) -> bool:
-    """Whether a Parquet file of these columns is a data file of the table just as it is.
-
-    Its columns are found by name. So their types must be the table's own, and the table's mapping
-    from names to columns, which anybody can change, must know all of them.
-    """
+    """Whether a Parquet file of these columns has the types that the table's own files have."""
     fields = {field.name: field for field in table.schema().fields}
     for column in columns:
         given, field = _iceberg_field(column, ""), fields[column.name]
@@ -169,19 +164,7 @@ def is_as_in_table(columns: pa.Schema, table: Table) -> bool:
             return False
         if not _same(given.field_type, field.field_type):
             return False
-    mapping = table.name_mapping()
-    if mapping is None:
-        return True
-    names = {column.name for column in columns}
-    wanted = [field for field in table.schema().name_mapping.root if names & set(field.names)]
-    return set(_flat(wanted)) <= set(_flat(mapping.root))
-
-
-def _flat(fields: list[MappedField], above: tuple[str, ...] = ()) -> Iterator[tuple[object, ...]]:
-    for field in fields:
-        for name in field.names:
-            yield (*above, name, field.field_id)
-            yield from _flat(field.fields, (*above, name))
+    return True
 
 
 def _iceberg_field(column: pa.Field, where: str) -> NestedField:

@@ -82,18 +82,6 @@ class HandleFiles(FileIO):
     def delete(self, location: str | InputFile | OutputFile) -> None:
         self._dropped.append(location if isinstance(location, str) else location.location)
 
-    def link(self, source: Path, target: Path, location: str) -> bool:
-        """Give a local file a second name, durably; False if it must be copied instead."""
-        self._hook(f"link {location}")
-        make_folder(LocalFiles(), target.parent)
-        try:
-            os.link(source, target)
-        except OSError:
-            return False  # on another device, for one; a copy tells what is wrong, if anything is
-        self._written.append(location)
-        sync_folder(target.parent)
-        return True
-
     def committed(self) -> None:
         """The commit counts: what pyiceberg no longer needs may go."""
         self._delete(self._dropped)

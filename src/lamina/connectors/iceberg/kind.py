@@ -64,7 +64,7 @@ def _properties(given: Given) -> dict[str, str]:
     properties = {name.removeprefix(PREFIX): value for name, value in given.further.items()}
     if given.text("catalog") != "sql":
         return properties
-    warehouse = properties["warehouse"]
+    warehouse = properties["warehouse"].removeprefix("file://")
     if not _SCHEME.match(warehouse):
         folder = (given.base / warehouse).absolute()
         properties.setdefault("uri", f"{_SQLITE}{folder / 'catalog.db'}")
@@ -116,7 +116,7 @@ def _check_sql(sink: DeclaredSink, given: Given) -> None:
     if not warehouse:
         advice = f"Write OPTIONS ({WAREHOUSE} 'a/folder'), or 's3://bucket/prefix'"
         raise bad_option(sink, f"has no {WAREHOUSE}", given.file, advice)
-    if not uri and _SCHEME.match(warehouse):
+    if not uri and _SCHEME.match(warehouse.removeprefix("file://")):
         advice = f"Write OPTIONS ({URI} '...'), the database of the catalog as SQLAlchemy has it"
         raise bad_option(sink, f"has no {URI}", given.file, advice)
     if uri.startswith("sqlite") and (not uri.startswith(_SQLITE) or "memory" in uri):

@@ -1,13 +1,12 @@
 """How the rows of an epoch get into an Iceberg table, in one transaction that the caller commits.
 
-append   the staged files become data files of the table as they are, if they fit; else their rows
-         are written again: into a partition each, with wider types, or as one file of many small
+append   the staged files become data files of the table, if they fit; else their rows are
+         written again: into a partition each, with wider types, or as one file of many small ones
 upsert   data files with rows of the epoch's keys are replaced by files without these rows
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,18 +21,13 @@ from pyiceberg.table import FileScanTask, Table, TableProperties, Transaction
 from pyiceberg.utils.properties import property_as_bool
 
 from lamina.clock import SystemClock, new_writer_id
-from lamina.connectors.iceberg.catalog import files_of
-from lamina.connectors.iceberg.columns import as_in_table, is_as_in_table
+from lamina.connectors.iceberg.columns import as_in_table
+from lamina.connectors.iceberg.copies import can_be_copied, copied
 from lamina.connectors.iceberg.data import DataWriter
-from lamina.connectors.iceberg.files import local_path
 from lamina.connectors.keyed import last_of_each_key
-from lamina.connectors.staged import RESTORE, open_proven, prove, staged_rows
+from lamina.connectors.staged import staged_rows
 from lamina.engine.ports import Publication
-from lamina.errors import NotFound
-from lamina.workspace.model import Staged
 
-SMALL_FILE_BYTES = 256 << 10
-"""Staged files that are smaller than this, on average, become one."""
 IN_MAX = 200
 """pyiceberg looks at the bounds of files only for lists that are not longer."""
 
@@ -48,14 +42,14 @@ def append_nothing(transaction: Transaction, mark: Words) -> None:
 
 
 def append(transaction: Transaction, table: Table, publication: Publication, mark: Words) -> None:
-    if _can_be_added(table, publication):
-        paths = [_copied(table, publication, number) for number in range(len(publication.files))]
-        transaction.add_files(paths, dict(mark), check_duplicate_files=False)
-        return
-    writer = DataWriter(table, _name(publication))
-    writer.add(staged_rows(publication))
+    if can_be_copied(table, publication):
+        files = copied(table, publication, _name(publication))
+    else:
+        writer = DataWriter(table, _name(publication))
+        writer.add(staged_rows(publication))
+        files = writer.close()
     with _appending(transaction, mark) as snapshot:
-        for file in writer.close():
+        for file in files:
             snapshot.append_data_file(file)
 
 
@@ -106,40 +100,6 @@ def _name(publication: Publication) -> str:
     """How the names of an epoch's files begin; an earlier try may yet be committed: not its."""
     tag = new_writer_id(SystemClock())[:12]
     return f"lamina-{publication.point.epoch:020d}-{publication.generation}-{tag}"
-
-
-def _can_be_added(table: Table, publication: Publication) -> bool:
-    """Whether the staged files can be data files as they are, and should."""
-    files = publication.files
-    if len(files) > 1 and sum(file.size for file in files) < SMALL_FILE_BYTES * len(files):
-        return False
-    return table.spec().is_unpartitioned() and is_as_in_table(publication.output.schema, table)
-
-
-def _copied(table: Table, publication: Publication, number: int) -> str:
-    """A staged file below the table's location: a hard link if that can be, else a copy."""
-    file = publication.files[number]
-    name = f"{_name(publication)}-{number:05d}.parquet"
-    location: str = table.location_provider().new_data_location(name)
-    source, where = publication.staged.local_path(file), publication.staged.where(file)
-    target = local_path(location)
-    if source is not None and target is not None:
-        if not source.exists():
-            raise NotFound("a staged file is missing", where=where, advice=RESTORE)
-        if files_of(table).link(source, target, location):
-            with target.open("rb") as opened:
-                prove(opened, file, where)
-            return location
-    _copy(table, publication, file, location)
-    return location
-
-
-def _copy(table: Table, publication: Publication, file: Staged, location: str) -> None:
-    with (
-        open_proven(publication, file) as opened,
-        table.io.new_output(location).create() as target,
-    ):
-        shutil.copyfileobj(opened, target, 1 << 20)
 
 
 # upsert
