@@ -10,7 +10,7 @@ import pytest
 
 from lamina.connectors.iceberg.catalog import TableAddress, TableCatalog
 from lamina.connectors.iceberg.sink import IcebergSink
-from lamina.errors import AccessDenied, LaminaError, StoreUnavailable
+from lamina.errors import AccessDenied, Fenced, LaminaError, StoreUnavailable
 from tests.contract.iceberg_worlds import (
     IcebergWorld,
     local_address,
@@ -18,8 +18,9 @@ from tests.contract.iceberg_worlds import (
     s3_properties,
 )
 from tests.contract.sinks import APPENDED, PIPELINE, ROWS, Output
-from tests.servers import S3Server
+from tests.servers import PostgresServer, S3Server
 from tests.servers.fault_proxy import FaultProxy, Trouble, fault_proxy
+from tests.servers.postgres import ADMIN, PASSWORD_USER
 from tests.servers.process import free_port
 
 pytestmark = pytest.mark.server
@@ -79,6 +80,7 @@ def refused(address: TableAddress) -> LaminaError:
     sink = IcebergSink("out", TableCatalog(address), output=APPENDED)
     with pytest.raises(LaminaError) as raised:
         sink.position()
+    sink.close()
     return raised.value
 
 
@@ -120,3 +122,53 @@ def test_an_object_store_that_refuses_or_is_not_there_is_said(
     error = refused(wrong)
     assert isinstance(error, kind)
     assert "not-the-one" not in str(error)
+
+
+# a catalog in PostgreSQL
+
+
+@pytest.fixture
+def database(postgres_server: PostgresServer, namespace: str) -> str:
+    name = f"catalog_{namespace}"
+    postgres_server.execute(f"CREATE DATABASE {name}")
+    return name
+
+
+def in_postgres(
+    server: PostgresServer, database: str, folder: Path, user: str = ADMIN
+) -> TableAddress:
+    uri = f"postgresql+psycopg://{user}@127.0.0.1:{server.port}/{database}"
+    properties = {"uri": uri, "warehouse": f"file://{folder / 'warehouse'}"}
+    return TableAddress("sql", "default", properties, ("shop", "orders"))
+
+
+def test_a_catalog_in_postgres_that_is_started_again(
+    postgres_server: PostgresServer, database: str, tmp_path: Path
+) -> None:
+    output, place = Output(tmp_path / "home"), in_postgres(postgres_server, database, tmp_path)
+    sink = IcebergSink("out", TableCatalog(place), output=APPENDED)
+    assert sink.position().point is None
+    there = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
+    assert postgres_server.execute(there, dbname=database) == [(0,)], "asking makes nothing"
+    sink.fence(1, PIPELINE)
+    sink.publish(output.publication(1, ROWS[1]))
+    with postgres_server.down(), pytest.raises(StoreUnavailable):
+        sink.publish(output.publication(3, ROWS[3]))
+    sink.publish(output.publication(3, ROWS[3]))
+    new = IcebergSink("out", TableCatalog(place), output=APPENDED)
+    new.fence(2, PIPELINE)
+    with pytest.raises(Fenced):
+        sink.publish(output.publication(4, ROWS[4]))
+    assert IcebergWorld(place).shown() == {1: [1, 2, 3], 3: [4]}
+    for each in (sink, new, new):
+        each.close()
+
+
+def test_a_wrong_password_or_database_of_the_catalog_is_said(
+    postgres_server: PostgresServer, database: str, tmp_path: Path
+) -> None:
+    wrong = in_postgres(postgres_server, database, tmp_path, f"{PASSWORD_USER}:not-the-one")
+    error = refused(replace(wrong, secrets=("not-the-one",)))
+    assert isinstance(error, AccessDenied)
+    assert "not-the-one" not in str(error)
+    assert "no_such" in str(refused(in_postgres(postgres_server, "no_such", tmp_path)))

@@ -30,7 +30,7 @@ from pyiceberg.table.metadata import TableMetadata
 from requests import Session
 from requests.adapters import HTTPAdapter
 from sqlalchemy import event, inspect
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
 from lamina.connectors.iceberg.errors import typed_errors
 from lamina.connectors.iceberg.files import IMPLEMENTATION, HandleFiles, Hook, unheard
@@ -154,10 +154,10 @@ class TableCatalog:
             if self.address.sqlite is not None and not self.address.sqlite.exists():
                 return None  # SQLite would make it
             catalog = _open_sql(self.address)
-            if not _has_tables(catalog):
+            if _has_tables(catalog):
+                self._opened = catalog
+            else:
                 catalog.close()
-                return None
-            self._opened = catalog
         return self._opened
 
     def _open_or_make(self) -> Catalog:
@@ -167,15 +167,15 @@ class TableCatalog:
         sqlite = self.address.sqlite
         if sqlite is not None:
             make_folder(LocalFiles(), sqlite.parent)
-        catalog = _open_sql(self.address)
+        self._opened = catalog = _open_sql(self.address)
         try:
             catalog.create_tables()
-        except OperationalError:
+        except (OperationalError, ProgrammingError, IntegrityError):
             if not _has_tables(catalog):  # else another process was faster
+                self.close()
                 raise
         if sqlite is not None:
             sync_folder(sqlite.parent)
-        self._opened = catalog
         return catalog
 
 
@@ -218,8 +218,12 @@ def _keep_commits(connection: Any, _: object) -> None:
 
 
 def _has_tables(catalog: SqlCatalog) -> bool:
-    known = inspect(catalog.engine)
-    return all(known.has_table(name) for name in _SQL_TABLES)
+    try:
+        known = inspect(catalog.engine)
+        return all(known.has_table(name) for name in _SQL_TABLES)
+    except BaseException:
+        catalog.close()
+        raise
 
 
 def _open_rest(address: TableAddress) -> RestCatalog:
