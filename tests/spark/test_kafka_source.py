@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lamina.connectors.kafka import source as kafka_source
 from lamina.errors import LaminaError, NotFound, Refused
 from tests.servers.kafka_topics import Topics
 from tests.spark.running import Place, Run, job_count
@@ -293,8 +294,9 @@ WRONG: Mapping[str, tuple[dict[str, str], str]] = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_what_cannot_be_read_is_told_before_anything_is_claimed(
-    reader: Reader, topics: Topics, wrong: str
+    reader: Reader, topics: Topics, wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(kafka_source, "FIRST_ANSWER_S", 2.0)
     changed, code = WRONG[wrong]
     with pytest.raises(LaminaError, match=code) as told:
         reader(**{"subscribe": "not-there", **changed})

@@ -58,8 +58,8 @@ class Given:
     """The options of one source or sink: declared ones with their types, others as text."""
 
     file: str  # of the pipeline
-    declared: Mapping[str, Value]
-    further: Mapping[str, str] = field(default_factory=dict)  # by their names in lower case
+    declared: Mapping[str, Value] = field(repr=False)  # some are secrets
+    further: Mapping[str, str] = field(default_factory=dict, repr=False)  # by names in lower case
     base: Path = Path()  # the folder of the pipeline
 
     def text(self, name: str) -> str:

@@ -9,6 +9,7 @@ into it; a column that a schema does not have is null.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 
@@ -38,6 +39,7 @@ from lamina.pipeline.model import DeclaredSource
 _UNKNOWN = re.compile(rf"{UNKNOWN_SCHEMA} ([0-9A-F]{{8}})\b")
 _WIDER = ((IntegerType, LongType), (FloatType, DoubleType), (IntegerType, DoubleType))
 _FRAME = 5
+_READ = "_lamina_read"
 _ALL = (1 << 31) - 1
 
 
@@ -72,10 +74,15 @@ class AvroColumns:
                 )
             )
 
-        record = from_avro(data, schema, {"mode": "PERMISSIVE"})
-        made = F.get(F.transform(F.array(record), picked), F.lit(0))
-        is_read = F.get(F.transform(F.array(record), lambda each: each.isNotNull()), F.lit(0))
-        return F.when(is_read, made)
+        # What cannot be read is a record of nulls to Spark: one of ours would not be.
+        options = {"mode": "PERMISSIVE", "avroSchema": _with_mark(schema)}
+        record = from_avro(data, schema, options)
+        return F.get(
+            F.transform(
+                F.array(record), lambda each: F.when(each[_READ].isNotNull(), picked(each))
+            ),
+            F.lit(0),
+        )
 
     @property
     def _types(self) -> StructType:
@@ -165,6 +172,13 @@ class FramedAvro(AvroColumns):
         self._fields(schema, f"the schema {number}")
         self._schemas[number] = schema
         return True
+
+
+def _with_mark(schema: str) -> str:
+    """The schema with a field more, which no record has: its default says that one was read."""
+    record = json.loads(schema)
+    mark = {"name": _READ, "type": "int", "default": 1}
+    return json.dumps({**record, "fields": [*record["fields"], mark]})
 
 
 def _fits(found: DataType, wanted: DataType) -> bool:

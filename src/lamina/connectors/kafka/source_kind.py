@@ -245,7 +245,7 @@ def _check_format(context: SourceContext) -> None:
     if given.text(AVRO_SCHEMA) and not isinstance(_json(given.text(AVRO_SCHEMA)), dict):
         raise _bad(context, f"has an {AVRO_SCHEMA} that is not a record in JSON", "Repair it")
     url = given.text(REGISTRY)
-    if url and not re.match(r"https?://[^@/]+", url):
+    if url and not re.fullmatch(r"https?://[^@/\s]+(/[^@\s]*)?", url):
         message = f"has the {REGISTRY} {_written(context, REGISTRY)!r}"
         raise _bad(context, message, f"Write 'http://host:8081'; a login is {REGISTRY_LOGIN}")
 
