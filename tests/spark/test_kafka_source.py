@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lamina.connectors.kafka import source as kafka_source
-from lamina.errors import LaminaError, NotFound, Refused
+from lamina.errors import LaminaError, NotFound, Refused, UsageError
 from tests.servers.kafka_topics import Topics
 from tests.spark.running import Place, Run, job_count
 
@@ -303,3 +303,50 @@ def test_what_cannot_be_read_is_told_before_anything_is_claimed(
     assert "'s'" in told.value.message
     assert not (reader.place.folder / "store").exists()
     assert not list((reader.place.folder / "home").glob("**/*.log"))
+
+
+def windowed(reader: Reader, topic: str, idle_after: str) -> str:
+    text = reader.text(
+        "ts TIMESTAMP", subscribe=topic, idle_after=idle_after, maxOffsetsPerTrigger=1
+    )
+    source, stream, sink = text.split(";")[:3]
+    stream = (
+        "CREATE STREAM x AS SELECT window.start AS s, count(*) AS n FROM s "
+        "GROUP BY window(ts, '1 minute') EMIT ON WINDOW CLOSE"
+    )
+    return f"{source} WATERMARK ts DELAY OF INTERVAL 0 SECONDS; {stream}; {sink};"
+
+
+def times(*texts: str) -> list[dict[str, str]]:
+    return [{"ts": f"2024-01-01T00:0{text}Z"} for text in texts]
+
+
+def test_the_slowest_partition_holds_the_watermark(reader: Reader, topics: Topics) -> None:
+    name = topics.new(2)
+    topics.put(name, times("0:30", "5:00"), partition=0)
+    topics.put(name, times("0:40"), partition=1)
+    text = windowed(reader, name, "1 hour")
+    reader.run(text)
+    assert reader.place.rows() == [], "partition 1 may still bring rows of the first minute"
+    topics.put(name, times("0:50", "2:00"), partition=1)
+    reader.run(text)
+    assert [row["n"] for row in reader.place.rows()] == [3]
+
+
+def test_a_silent_partition_does_not_hold_it_for_ever(reader: Reader, topics: Topics) -> None:
+    name = topics.new(3)  # one of them is empty
+    topics.put(name, times("0:30", "5:00"), partition=0)
+    topics.put(name, times("0:40"), partition=1)
+    text = windowed(reader, name, "1 millisecond")
+    reader.run(text)
+    assert [row["n"] for row in reader.place.rows()] == [2]
+    topics.put(name, times("0:50", "7:00"), partition=1)
+    topics.put(name, times("7:30"), partition=0)
+    reader.run(text)
+    assert [row["n"] for row in reader.place.rows()][:2] == [2, 1], "0:50 is late: that is the cost"
+
+
+def test_max_ahead_and_idle_after_exclude_each_other(reader: Reader) -> None:
+    reader.run.max_ahead_us = 1
+    with pytest.raises(UsageError, match="idle_after"):
+        reader.run(windowed(reader, "t", "1 hour"))

@@ -44,6 +44,20 @@ class KeepsBadRows(Protocol):
         ...
 
 
+PART = "_lamina_part"
+"""The last column of a frame of a range with `holding`: the number of the part a row is from."""
+
+
+@runtime_checkable
+class HasParts(Protocol):
+    """A source whose parts hold its watermark, each for itself (`SourceRange.holding`)."""
+
+    @property
+    def parts(self) -> Sequence[str]:
+        """By their numbers; new ones come behind."""
+        ...
+
+
 @runtime_checkable
 class Probed(Protocol):
     """A source in another system, which may not answer, or not to us."""

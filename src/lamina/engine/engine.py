@@ -38,6 +38,7 @@ from lamina.engine.planning import (
     ahead_of,
     applied_of,
     check_not_drained,
+    parts_of,
     plan_epoch,
 )
 from lamina.engine.plans import EnginePlan, EngineSettings, EpochReport, FailPoint, StreamPlan
@@ -120,7 +121,7 @@ class Engine:
             name: each for name, each in offsets.items() if name not in self._sources
         }
         times = respelled(state.source_watermarks, self._sources, "the watermark of")
-        self._watermarks = Watermarks(times, ahead_of(offsets))
+        self._watermarks = Watermarks(times, ahead_of(offsets), parts_of(offsets))
         self._applied = applied_of(offsets)
 
     @property
@@ -359,7 +360,9 @@ class Engine:
         seen: dict[str, Seen] = {}
         for result in results.values():
             seen.update(result.seen)
-        return plan.watermarks.advanced(seen, self._plan.delays_us, self._settings.max_ahead_us)
+        holding = {n: each.holding for n, each in plan.ranges.items() if each.holding is not None}
+        delays, ahead_max = self._plan.delays_us, self._settings.max_ahead_us
+        return plan.watermarks.advanced(seen, delays, ahead_max, holding)
 
     def _remember(self, plan: EpochPlan) -> dict[str, tuple[TaskResult, ...]]:
         """What sources learn in this epoch, as runs of their memory in the driver's log."""

@@ -42,6 +42,11 @@ class SourceRange:
     end: Offset
     data: Any = None  # what only the source understands: which files to read, say
     learned: MemoryChange | None = None
+    holding: tuple[str, ...] | None = None
+    """The parts of a source that hold its watermark: it is that of the slowest. None: it has none.
+
+    A part that was silent for long is not among them.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +170,8 @@ class Seen:
     without_time: int = 0
     earliest_us: int | None = None
     ahead: int = 0
+    parts: Mapping[str, int] = field(default_factory=dict)
+    """The latest event time of each part of the source that had rows, if it has parts."""
 
     @property
     def timed(self) -> int:

@@ -8,10 +8,15 @@ With `max_ahead` a row that is further ahead of the watermark than that does not
 epochs with rows in succession have only such rows, this is a gap in the data and not a wrong clock:
 the watermark then jumps to the earliest of them. If the first rows of a source are further apart
 than `max_ahead`, its watermark begins at the earliest: the latest may be a wrong clock, too.
+
+A source may have parts (`SourceRange.holding`), each with a latest event time of its own. Then the
+slowest part moves the watermark. Parts that the source has not named as holding it, because they
+were silent for long, are passed over: what they bring later may be late.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -26,6 +31,7 @@ DRAINED = (END_US, 1 << 62)
 
 _APPLIED = "applied_watermark_us"
 _AHEAD = "ahead_us"
+_PARTS = "parts_us"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,8 @@ class Watermarks:
     by_source: Mapping[str, int] = field(default_factory=dict)
     ahead: Mapping[str, int] = field(default_factory=dict)
     """The earliest event time of a source whose last rows were all too far ahead to count."""
+    parts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """The latest event time of each part of a source that has parts."""
 
     def of(self, sources: frozenset[str]) -> int | None:
         """The watermark of a stream that reads *sources*: the slowest one's; None before it."""
@@ -68,19 +76,29 @@ class Watermarks:
         seen: Mapping[str, Seen],
         delays_us: Mapping[str, int],
         max_ahead_us: int | None,
+        holding: Mapping[str, Collection[str]] | None = None,
     ) -> Watermarks:
-        """After an epoch that has read *seen*; a watermark never falls."""
-        marks, ahead = dict(self.by_source), dict(self.ahead)
+        """After an epoch that has read *seen*; a watermark never falls.
+
+        *holding* are the parts that hold the watermark, of sources that have parts.
+        """
+        marks, ahead, parts = dict(self.by_source), dict(self.ahead), dict(self.parts)
         for source, delay in delays_us.items():
             rows = seen.get(source)
             if rows is None or not rows.timed:
+                continue
+            if holding is not None and source in holding:
+                known = parts[source] = _later(parts.get(source, {}), rows.parts)
+                slowest = _slowest(known, holding[source])
+                if slowest is not None:
+                    marks[source] = max(slowest - delay, marks.get(source, slowest - delay))
                 continue
             latest = _latest(rows, marks.get(source), ahead.pop(source, None), max_ahead_us)
             if latest is not None:
                 marks[source] = max(latest - delay, marks.get(source, latest - delay))
             elif rows.earliest_us is not None:
                 ahead[source] = rows.earliest_us
-        return Watermarks(marks, ahead)
+        return Watermarks(marks, ahead, parts)
 
     def gaps(self, after: Watermarks, seen: Mapping[str, Seen]) -> dict[str, int]:
         """How far the watermarks of sources have jumped over gaps, in microseconds."""
@@ -95,11 +113,23 @@ class Watermarks:
 
     def ended(self, sources: Iterable[str]) -> Watermarks:
         """As they are when nothing more is to come of *sources*."""
-        return Watermarks({**self.by_source, **dict.fromkeys(sources, END_US)}, self.ahead)
+        ended = {**self.by_source, **dict.fromkeys(sources, END_US)}
+        return Watermarks(ended, self.ahead, self.parts)
 
     def only(self, sources: Iterable[str]) -> Watermarks:
         """The watermarks alone: what an epoch applies."""
         return Watermarks({s: self.by_source[s] for s in sources if s in self.by_source})
+
+
+def _later(known: Mapping[str, int], seen: Mapping[str, int]) -> dict[str, int]:
+    return {**known, **{part: max(at, known.get(part, at)) for part, at in seen.items()}}
+
+
+def _slowest(known: Mapping[str, int], holding: Collection[str]) -> int | None:
+    """None while a part that holds the watermark has had no row yet."""
+    if not holding or any(part not in known for part in holding):
+        return None
+    return min(known[part] for part in holding)
 
 
 def _latest(
@@ -124,9 +154,11 @@ def stood_at(
     applied: int | None,
     ahead: int | None = None,
     connector: str | None = None,
+    parts: Mapping[str, int] | None = None,
 ) -> ConnectorCheckpoint:
     """Where a source stands after an epoch, and what the next one must know of its event time."""
-    kept = {_APPLIED: applied, _AHEAD: ahead, CONNECTOR_TYPE: connector}
+    told = json.dumps(parts, sort_keys=True, separators=(",", ":")) if parts else None
+    kept = {_APPLIED: applied, _AHEAD: ahead, CONNECTOR_TYPE: connector, _PARTS: told}
     metadata = {name: str(value) for name, value in kept.items() if value is not None}
     return ConnectorCheckpoint(dict(end), epoch, metadata)
 
@@ -139,6 +171,15 @@ def applied_of(checkpoints: Mapping[str, ConnectorCheckpoint]) -> Watermarks:
 def ahead_of(checkpoints: Mapping[str, ConnectorCheckpoint]) -> dict[str, int]:
     """`Watermarks.ahead`, as it was committed."""
     return _times(checkpoints, _AHEAD)
+
+
+def parts_of(checkpoints: Mapping[str, ConnectorCheckpoint]) -> dict[str, dict[str, int]]:
+    """`Watermarks.parts`, as it was committed."""
+    return {
+        source: json.loads(each.metadata[_PARTS])
+        for source, each in checkpoints.items()
+        if _PARTS in each.metadata
+    }
 
 
 def _times(checkpoints: Mapping[str, ConnectorCheckpoint], name: str) -> dict[str, int]:

@@ -23,6 +23,7 @@ def offsets_after(
             applied=applied.get(name),
             ahead=after.ahead.get(name),
             connector=connectors.get(name),
+            parts=after.parts.get(name),
         )
         for name, each in plan.ranges.items()
     }

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users ha
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lamina.connectors.file_frames import local
-from lamina.connectors.spark_source import KeepsBadRows, Learns, SparkSource
+from lamina.connectors.spark_source import PART, HasParts, KeepsBadRows, Learns, SparkSource
 from lamina.engine.model import (
     Input,
     Seen,
@@ -166,7 +166,10 @@ class SparkRunner:
                 if stream.of_bad_rows:
                     return self._bad_rows(planned), False
                 frame = self._sources[source].frame(self._spark, planned)
-                return self._timed(source, self._measures(source, work).of(frame)), True
+                measured = self._measures(source, work, planned).of(frame)
+                if planned.holding is not None:
+                    measured = measured.drop(PART)
+                return self._timed(source, measured), True
             case StagedRows(_, files):
                 if not files:
                     return None, False
@@ -190,7 +193,9 @@ class SparkRunner:
     def _time(self, source: str) -> Column:
         return F.col("`" + self._times[source].replace("`", "``") + "`")
 
-    def _measures(self, source: str, work: StreamWork) -> Measures:
+    def _measures(self, source: str, work: StreamWork, planned: SourceRange) -> Measures:
+        if planned.holding is not None and source in self._times:
+            return self._measures_of_parts(source)
         if source in work.latest_max_us:
             time = self._time(source)
             return Measures(self._spark, bounded_measures(time, work.latest_max_us[source]))
@@ -202,10 +207,40 @@ class SparkRunner:
             self._known_measures[source] = Measures(self._spark, measures)
         return self._known_measures[source]
 
+    def _measures_of_parts(self, source: str) -> Measures:
+        """The latest event time of every part, by its number: made anew when there is a new one."""
+        parts = self._parts(source)
+        key = f"{source} {len(parts)}"
+        if key not in self._known_measures:
+            time, part = F.unix_micros(self._time(source)), F.col(PART)
+            latest = [
+                F.max(F.when(part == number, time)).alias(f"part_{number}")
+                for number in range(len(parts))
+            ]
+            rows = F.count(F.lit(1)).alias("rows")
+            without = F.count_if(self._time(source).isNull()).alias("without_time")
+            self._known_measures[key] = Measures(
+                self._spark, [rows, F.max(time).alias("latest_us"), without, *latest]
+            )
+        return self._known_measures[key]
+
+    def _parts(self, source: str) -> Sequence[str]:
+        found = self._sources[source]
+        assert isinstance(found, HasParts), source
+        return found.parts
+
     def _seen(self, work: StreamWork, job: DataFrame) -> dict[str, Seen]:
         planned = _only(work.inputs)
         assert isinstance(planned, SourceRange)
-        return {planned.source: Seen(**Measures.seen(job))}
+        measured = Measures.seen(job)
+        if planned.holding is None or planned.source not in self._times:
+            return {planned.source: Seen(**measured)}
+        latest = {
+            name: measured.pop(f"part_{number}", None)
+            for number, name in enumerate(self._parts(planned.source))
+        }
+        parts = {name: at for name, at in latest.items() if at is not None}
+        return {planned.source: Seen(**measured, parts=parts)}
 
 
 def bounded_measures(column: Column, latest_max_us: int | None) -> list[Column]:

@@ -15,11 +15,13 @@ from lamina.connectors.opening import (
     open_sinks,
     open_source,
 )
+from lamina.connectors.options import option_of
 from lamina.connectors.spark_source import Probed
 from lamina.disk.base import Lock
 from lamina.engine.engine import Engine
 from lamina.engine.opening import open_engine
 from lamina.engine.plans import FailPoint
+from lamina.errors import UsageError
 from lamina.ids import fold
 from lamina.pipeline.checks import check_pipeline, order
 from lamina.pipeline.model import Pipeline
@@ -77,6 +79,12 @@ def check(pipeline: Pipeline, wanted: RunSettings) -> None:
     """Whether the text, its options and its paths will do; nothing is made, in the home neither."""
     check_pipeline(pipeline, file=wanted.file)
     check_connectors(pipeline, wanted.folder, file=wanted.file)
+    with_parts = [s.name for s in pipeline.sources.values() if option_of(s, "idle_after")]
+    if wanted.engine.max_ahead_us is not None and with_parts:
+        raise UsageError(
+            f"--max-ahead and the idle_after of {with_parts[0]!r} cannot be used together",
+            advice="Leave one of them out: parts of a source may be far apart",
+        )
 
 
 def run_here(

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users ha
 from lamina.clock import SystemClock, new_writer_id
 from lamina.connectors.file_frames import ddl
 from lamina.connectors.kafka.avro import FramedAvro, PlainAvro
-from lamina.connectors.kafka.planning import Slice
+from lamina.connectors.kafka.planning import Part, Slice
 from lamina.connectors.kafka.schemas import SchemaRegistry
 from lamina.connectors.kafka.security import PREFIX, SERVERS
 from lamina.connectors.kafka.source_kind import (
@@ -41,6 +41,7 @@ from lamina.connectors.kafka.values import (
     bare_type,
 )
 from lamina.connectors.kinds import BAD_ROWS_PATH, SourceContext
+from lamina.connectors.spark_source import PART
 from lamina.errors import LaminaError
 from lamina.pipeline.model import Column as Definition
 
@@ -54,6 +55,7 @@ class KafkaFrames:
     def __init__(self, context: SourceContext) -> None:
         self._context = context
         self._keeps_bad_rows = BAD_ROWS_PATH in context.given.declared
+        self._parts: dict[int, Column] = {}
         self._reader: DataFrameReader | None = None  # one session for all epochs: made once
 
     def probe(self, spark: SparkSession) -> None:
@@ -65,12 +67,23 @@ class KafkaFrames:
         self.__dict__.pop("_parsed", None)  # an expression with what was learned
         return True
 
-    def rows(self, spark: SparkSession, read: Sequence[Slice]) -> DataFrame:
-        """Of a range; a record that cannot be read stops the job, unless such are kept."""
+    def rows(
+        self,
+        spark: SparkSession,
+        read: Sequence[Slice],
+        numbers: Mapping[Part, int] | None = None,
+    ) -> DataFrame:
+        """Of a range; a record that cannot be read stops the job, unless such are kept.
+
+        With *numbers* of partitions, each row has that of its own in the column PART.
+        """
         if not read:
-            return spark.createDataFrame([], ddl(self._context.source.columns))
-        records = self._records(spark, read)
-        return records.where(self._good).select(*self._columns)
+            part = "" if numbers is None else f", {PART} INT"
+            return spark.createDataFrame([], ddl(self._context.source.columns) + part)
+        records = self._records(spark, read).where(self._good)
+        if numbers is None:
+            return records.select(*self._columns)
+        return records.select(*self._columns, self._part(numbers))
 
     def bad_rows(self, spark: SparkSession, read: Sequence[Slice]) -> DataFrame:
         """The records of a range that cannot be read, as they are."""
@@ -111,6 +124,20 @@ class KafkaFrames:
         return metadata.lower() in named
 
     # expressions, each made once
+
+    def _part(self, numbers: Mapping[Part, int]) -> Column:
+        """The number of a record's partition; made anew when there is a new one."""
+        if len(numbers) not in self._parts:
+            by_topic: dict[str, dict[int, int]] = {}
+            for (topic, partition), number in numbers.items():
+                by_topic.setdefault(topic, {})[partition] = number
+            found = F.lit(None).cast("int")
+            for topic, known in by_topic.items():
+                listed = [F.lit(known.get(each)).cast("int") for each in range(max(known) + 1)]
+                of_topic = F.get(F.array(*listed), F.col("partition"))
+                found = F.when(F.col("topic") == topic, of_topic).otherwise(found)
+            self._parts[len(numbers)] = found.alias(PART)
+        return self._parts[len(numbers)]
 
     @cached_property
     def _values(self) -> Values:

@@ -8,10 +8,11 @@ still whole, and the topics are still the same.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from lamina.clock import SystemClock
 from lamina.connectors.kafka.broker import ANSWER_S, FIRST_ANSWER_S, Broker
 from lamina.connectors.kafka.planning import (
     Bounds,
@@ -27,8 +28,10 @@ from lamina.connectors.kafka.planning import (
     slices,
 )
 from lamina.connectors.kafka.security import SERVERS, driver_settings
+from lamina.connectors.kafka.silence import Silence
 from lamina.connectors.kafka.source_kind import (
     COMPACTED,
+    IDLE_AFTER,
     MAX_OFFSETS,
     PATTERN,
     assigned_of,
@@ -59,6 +62,8 @@ class KafkaSource:
         self._starting = starting_of(context)
         self._skips_lost = context.skip_lost  # until an epoch of this run is committed
         self._planned = SourceRange(self.name, {}, {})
+        idle_after_us = given.microseconds(IDLE_AFTER)
+        self._silence = None if idle_after_us is None else Silence(idle_after_us, SystemClock())
         self._allowed: set[str] = set()  # topics, by id, whose cleanup policy will do
 
     @property
@@ -92,7 +97,10 @@ class KafkaSource:
         bounds = self._broker.bounds(self._parts(topics))
         at = self._whole(begin(known, topics, bounds, self._starting), bounds)
         read = slices(at, bounds, self._limit(limits))
-        self._planned = SourceRange(self.name, start, after(at, read).written(), read)
+        end = after(at, read).written()
+        self._planned = SourceRange(
+            self.name, start, end, read, holding=self._holding(bounds, read)
+        )
         return self._planned
 
     def confirm(self, planned: SourceRange) -> None:
@@ -117,7 +125,8 @@ class KafkaSource:
 
     def frame(self, spark: SparkSession, planned: SourceRange) -> DataFrame:
         """The rows of a range; without those that cannot be read, if these are kept elsewhere."""
-        return self._frames.rows(spark, planned.data)
+        numbers = self._silence.numbers if self._silence else None
+        return self._frames.rows(spark, planned.data, numbers)
 
     def bad_rows(self, spark: SparkSession, planned: SourceRange) -> DataFrame:
         return self._frames.bad_rows(spark, planned.data)
@@ -126,7 +135,17 @@ class KafkaSource:
         """A schema that a task has missed is fetched."""
         return self._frames.learn(error)
 
+    @property
+    def parts(self) -> list[str]:
+        """The partitions by their numbers, of a source with `idle_after`."""
+        return [_named(part) for part in self._silence.numbers] if self._silence else []
+
     # steps
+
+    def _holding(self, parts: Iterable[Part], read: Sequence[Slice]) -> tuple[str, ...] | None:
+        if self._silence is None:
+            return None
+        return tuple(map(_named, self._silence.holding(parts, read)))
 
     @cached_property
     def _broker(self) -> Broker:
@@ -239,3 +258,7 @@ class KafkaSource:
             advice="Restore the rows, or accept that they are lost: `lamina run --skip-lost "
             f"{self.name}` goes on with what is there. Longer retention gives more time",
         )
+
+
+def _named(part: Part) -> str:
+    return f"{part[0]}/{part[1]}"

@@ -38,7 +38,7 @@ STARTING = "startingOffsets"
 MIN_PARTITIONS, MAX_OFFSETS = "minPartitions", "maxOffsetsPerTrigger"
 FORMAT, AVRO_SCHEMA = "format", "avroSchema"
 REGISTRY, REGISTRY_LOGIN = "schema.registry.url", "schema.registry.basic.auth.user.info"
-COMPACTED, FAIL_ON_LOSS = "compacted", "failOnDataLoss"
+IDLE_AFTER, COMPACTED, FAIL_ON_LOSS = "idle_after", "compacted", "failOnDataLoss"
 FORMATS = ("json", "csv", "avro", "raw")
 METADATA: Mapping[str, tuple[str, ...]] = {
     "key": ("string", "binary"),
@@ -115,6 +115,12 @@ def check(context: SourceContext) -> None:
         )
     _check_further(context)
     _check_format(context)
+    if IDLE_AFTER in given.declared and context.source.watermark is None:
+        raise _bad(
+            context,
+            f"has {IDLE_AFTER}, and no watermark that a partition could hold",
+            "Give it a WATERMARK column DELAY OF INTERVAL n unit, or leave the option out",
+        )
 
 
 def _check_topics(context: SourceContext) -> None:
@@ -288,6 +294,11 @@ OPTIONS = (
     DeclaredOption(REGISTRY_LOGIN, "Its login, `user:password`", OptionType.SECRET),
     DeclaredOption(
         BAD_ROWS_PATH, "Folder for records that cannot be read, see Bad rows", OptionType.OUTPUT
+    ),
+    DeclaredOption(
+        IDLE_AFTER,
+        "The slowest partition holds the watermark, unless it was silent this long",
+        OptionType.INTERVAL,
     ),
     DeclaredOption(
         COMPACTED, "Read compacted topics, which cannot be read again alike", OptionType.SWITCH
