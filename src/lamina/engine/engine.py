@@ -360,9 +360,8 @@ class Engine:
         seen: dict[str, Seen] = {}
         for result in results.values():
             seen.update(result.seen)
-        holding = {n: each.holding for n, each in plan.ranges.items() if each.holding is not None}
         delays, ahead_max = self._plan.delays_us, self._settings.max_ahead_us
-        return plan.watermarks.advanced(seen, delays, ahead_max, holding)
+        return plan.watermarks.advanced(seen, delays, ahead_max, plan.holding)
 
     def _remember(self, plan: EpochPlan) -> dict[str, tuple[TaskResult, ...]]:
         """What sources learn in this epoch, as runs of their memory in the driver's log."""

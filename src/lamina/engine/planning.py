@@ -202,6 +202,12 @@ class EpochPlan:
     def has_input(self) -> bool:
         return any(each.start != each.end for each in self.ranges.values())
 
+    @property
+    def holding(self) -> dict[str, tuple[str, ...]]:
+        """The parts that hold the watermark, of sources that have parts."""
+        named = {name: each.holding for name, each in self.ranges.items()}
+        return {name: parts for name, parts in named.items() if parts is not None}
+
 
 def check_not_drained(plan: EpochPlan, committed: Watermarks, windowed: Collection[str]) -> None:
     """All windows of a drained source are closed: new rows of it would all be late."""
