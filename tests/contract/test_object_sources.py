@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
@@ -20,6 +20,7 @@ from lamina.errors import AccessDenied, BadPipeline, LaminaError, NotFound, Refu
 from lamina.errors import StoreUnavailable as Unavailable
 from lamina.pipeline.model import Column, DeclaredSource, Option
 from lamina.store import RemoteStore
+from lamina.store.bucket import FoundObject
 from lamina.testing.clock import ManualClock
 from tests.contract import test_source_contract as contract
 from tests.contract.source_subjects import SMALL, Remembered, Subject
@@ -242,6 +243,27 @@ def test_a_poll_is_one_request_and_a_full_listing_one_for_each_thousand(many: Co
     assert asked(source, lambda: source.confirm(planned)) == 50, "each is asked for"
     planned = reading.plan(2_000)
     assert asked(source, lambda: source.confirm(planned)) == 3, "a listing is less"
+
+
+def test_full_listings_of_very_many_objects_are_a_request_a_second(corner: Corner) -> None:
+    clock = ManualClock()
+    corner.put("m.json")
+    source = corner.source(clock)
+    reading = Reading(source)
+    one_page = source.bucket.pages
+    asked_after: list[str] = []
+
+    def pages(after: str = "") -> Iterator[list[FoundObject]]:
+        """As if a hundred thousand were there."""
+        asked_after.append(after)
+        yield from one_page(after)
+        yield from ([] for _ in range(99))
+
+    source.bucket.pages = pages  # type: ignore[method-assign]
+    for _ in range(5):
+        reading.plan()
+        clock.advance(40)
+    assert asked_after == ["", "m.json", "m.json", "", "m.json"]
 
 
 def test_names_that_sort_before_others_come_with_the_next_full_listing(corner: Corner) -> None:

@@ -47,7 +47,7 @@ _PATH = DeclaredOption(
 )
 _LIST_EVERY = DeclaredOption(
     LIST_EVERY,
-    "Of an address: time between full listings (30 seconds); in between only later names are found",
+    "Of an address: time between full listings; in between only later names are found",
     OptionType.INTERVAL,
 )
 _BAD_ROWS = DeclaredOption(

@@ -3,7 +3,8 @@
 An object is known by its name below the address, its size and its tag. Everything is listed at the
 first look and then every `list_every`; in between only what the store lists after the highest name
 is asked for, which is one request. A new name that sorts before it is found by the next full
-listing: nothing is missed, and how late it may come is the price of fewer requests.
+listing: nothing is missed, and how late it may come is the price of fewer requests. If nobody says
+how often, full listings are at most one request a second on average, and at most every 30 seconds.
 
  full listing     one request for each 1000 objects that are there
  other looks      one request, and one more for each 1000 new objects
@@ -28,7 +29,7 @@ from lamina.state.schema import StateSchema
 from lamina.store.bucket import PAGE_OBJECTS, Bucket, FoundObject
 
 OBJECTS = "objects"
-LIST_EVERY_US = 30_000_000
+LIST_EVERY_S = 30.0
 HEADS_AT_ONCE = 8
 HEADS_MAX = 100
 
@@ -50,13 +51,13 @@ class ObjectsSource:
         url: str,
         options: Mapping[str, Any],
         *,
-        list_every_us: int = LIST_EVERY_US,
+        list_every_us: int | None = None,
         clock: Clock | None = None,
     ) -> None:
         """*options* are those of lamina.store, and may hold secrets."""
         self.name = name
         self.bucket = Bucket(url, options)
-        self._list_every_s = list_every_us / 1_000_000
+        self._list_every_s = None if list_every_us is None else list_every_us / 1_000_000
         self._clock = clock or SystemClock()
         self._memory: SourceMemory | None = None
         self._forget()
@@ -113,6 +114,7 @@ class ObjectsSource:
         self._planned = SourceRange(self.name, {}, {})
         self._highest = ""
         self._listed_at: float | None = None  # all of it
+        self._list_again_s = 0.0
 
     def _catch_up(self, start: Offset, memory: SourceMemory) -> ReadObjects:
         """What was read, with the last plan if it was committed."""
@@ -133,9 +135,10 @@ class ObjectsSource:
 
     def _look(self, read: ReadObjects) -> None:
         now = self._clock.monotonic()
-        is_full = self._listed_at is None or now - self._listed_at >= self._list_every_s
-        seen, highest = set[str](), self._highest
+        is_full = self._listed_at is None or now - self._listed_at >= self._list_again_s
+        seen, highest, pages = set[str](), self._highest, 0
         for page in self.bucket.pages("" if is_full else highest):
+            pages += 1
             for found in page:
                 highest = max(highest, found.path)
                 if found.size and not is_ignored(found.path):
@@ -144,6 +147,7 @@ class ObjectsSource:
         self._highest = highest  # only when all has been listed
         if is_full:
             self._listed_at = now
+            self._list_again_s = self._list_every_s or max(LIST_EVERY_S, float(pages))
             for path in self._waiting.keys() - seen:
                 del self._waiting[path]
 

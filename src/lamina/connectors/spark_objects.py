@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lamina.connectors.kinds import BAD_ROWS_PATH, SourceContext
-from lamina.connectors.objects import LIST_EVERY_US, ObjectsSource
+from lamina.connectors.objects import ObjectsSource
 from lamina.connectors.store_options import store_options
 from lamina.engine.model import SourceRange
 
@@ -23,7 +23,7 @@ class SparkObjects(ObjectsSource):
         source, given = context.source, context.given
         self._context = context
         self._store = store_options(given)
-        every = given.microseconds("list_every") or LIST_EVERY_US
+        every = given.microseconds("list_every")
         super().__init__(source.name, url, self._store, list_every_us=every)
 
     def frame(self, spark: SparkSession, planned: SourceRange) -> DataFrame:
