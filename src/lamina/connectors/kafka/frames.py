@@ -1,8 +1,8 @@
 """The records of an epoch as a DataFrame, by Spark's batch reader over exact offsets.
 
-A value is parsed once for each record, in a projection that Spark takes for not deterministic: so
-it neither moves the parsing into every filter above it, nor leaves out columns that a query does
-not need. Whether a record counts must not depend on who asks.
+A value is parsed once for each record, in a projection that Spark takes for not deterministic: it
+would move the parsing into every filter above it otherwise, and might leave out columns that a
+query does not need. Whether a record counts must not depend on who asks.
 """
 
 from __future__ import annotations

@@ -78,7 +78,8 @@ class JsonValues(Plain):
 
     def is_bad(self, row: Column) -> Column:
         well = F.is_valid_utf8(_text()) & self._json.is_one_value(_text())
-        return row.isNull() | row[CORRUPT].isNotNull() | ~well
+        has_other_types = row[CORRUPT].isNotNull()
+        return row.isNull() | has_other_types | ~well
 
 
 class CsvValues(Plain):
