@@ -70,7 +70,7 @@ def test_the_text_says_the_same_and_no_secret(pipeline: Path) -> None:
     ("old", "new", "place", "message"),
     [
         ("FROM vwap USING", "FROM vwop USING", "8:13", "Did you mean 'vwap'?"),
-        ("USING parquet OPTIONS (path 'out/a')", "USING kafka", "8:13", "Known formats: parquet"),
+        ("USING parquet OPTIONS (path 'out/a')", "USING mongodb", "8:13", "Known formats: parquet"),
         ("USING parquet OPTIONS (path 'out/a')", "USING parquet", "8:13", "has no path"),
         ("EMIT ON UPDATE", "EMIT ON WINDOW CLOSE", "7:29", "no row would ever come out"),
         ("${TOKEN}", "${NO_SUCH_TOKEN}", "2:", "the environment variable NO_SUCH_TOKEN is not set"),
