@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamina.connectors.kafka.ends import written_since
 from lamina.connectors.kafka.json_rows import json_objects, json_tokens
 from lamina.connectors.kafka.messages import Layout, json_values, messages_of, plain_bytes
 from lamina.connectors.kafka.times_text import times_text
@@ -185,3 +186,12 @@ def test_deletes_have_no_value_and_what_is_replaced_has_no_message() -> None:
         {"key": b"1", "value": b'{"k":1,"v":2}'},
         {"key": b"1", "value": None},
     ]
+
+
+def test_what_hangs_is_aborted_only_if_no_reader_has_got_past_where_it_began() -> None:
+    before = {0: 5, 1: 0, 2: 7}
+    ends = {0: 8, 1: 0, 2: 9}
+    assert written_since(before, stable={0: 5, 1: 0, 2: 7}, ends=ends) == [0, 2]
+    assert written_since(before, stable={0: 5, 1: 0, 2: 8}, ends=ends) is None
+    assert written_since(before, stable={0: 3, 1: 0, 2: 7}, ends={**ends, 3: 4}) == [0, 2]
+    assert written_since({}, stable={0: 5}, ends={0: 8}) == []

@@ -2,7 +2,8 @@
 
 key     {"topic": ...}: the topic that the sink writes to
 value   {"version", "topic", "sink", "pipeline", "pipeline_id", "generation", "epoch",
-        "commit_digest", "rows"}, canonical JSON; epoch 0: claimed, and nothing published
+        "commit_digest", "rows", "before"}, canonical JSON; epoch 0: claimed, and nothing
+        published; before: the end of each partition of the topic when the epoch began
 
 It is written in the transaction of the rows, under a transactional id that follows from the topic.
 So whoever writes to the topic, of whichever pipeline, takes turns at the mark, and the newest
@@ -12,7 +13,8 @@ somebody else left open would hide all marks behind it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from lamina.errors import Corrupt, Refused, Unsupported
 from lamina.format import canonical
@@ -35,6 +37,7 @@ class Mark:
     generation: int
     point: Point | None
     rows: int = 0
+    before: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def position(self) -> SinkPosition:
@@ -78,6 +81,7 @@ def encode_mark(mark: Mark) -> bytes:
             "epoch": point.epoch,
             "commit_digest": point.digest,
             "rows": mark.rows,
+            "before": {str(number): offset for number, offset in mark.before.items()},
         }
     )
 
@@ -97,4 +101,5 @@ def decode_mark(data: bytes, where: str) -> Mark:
         generation=fields.integer("generation"),
         point=point if point.epoch else None,
         rows=fields.integer("rows"),
+        before={int(number): end for number, end in fields.integer_map("before").items()},
     )

@@ -20,7 +20,7 @@ from lamina.errors import Refused, StoreUnavailable
 
 _TAILS = (64, 4096)  # offsets from the end; then everything
 _LOOK_S = 0.002
-_OPEN_S = 5.0
+_OPEN_S = 2.0
 _MISSING_S = 0.05
 _TRANSACTION = 2
 """Offsets that a transaction takes in the mark topic: its record, and the broker's control one."""
@@ -30,6 +30,18 @@ _TRANSACTION = 2
 class _Known:
     mark: Mark | None
     end: int  # nothing before this offset is unknown
+
+
+class Hanging(Exception):
+    """A transaction is neither committed nor aborted, and no producer is left to end it."""
+
+    def __init__(self, where: str, end: int) -> None:
+        super().__init__(where)
+        self.error = StoreUnavailable(
+            f"a transaction hangs before offset {end}: whether it happened cannot be told",
+            where=where,
+            advice="See `A transaction that hangs` in docs/connectors.md",
+        )
 
 
 class Marks:
@@ -42,34 +54,37 @@ class Marks:
         self._known: _Known | None = None
         self.heard: list[Any] = []
         common = {**settings, "group.id": f"lamina-{place.topic}"}  # needed, and never joined
-        self._any = Consumer({**common, "isolation.level": "read_uncommitted"})
-        self.client = Consumer(
-            {
-                **common,
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",
-                "fetch.wait.max.ms": 10,  # the end is told after that time
-                "error_cb": self.heard.append,
-            }
-        )
+        common |= {
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 10,  # the end is told after that time
+            "error_cb": self.heard.append,
+        }
+        self.client = Consumer({**common, "isolation.level": "read_committed"})
+        self.any_client = Consumer({**common, "isolation.level": "read_uncommitted"})
 
     def read_after_init(self) -> Mark | None:
         """As `read`, for who has a new producer: nothing may be open in the topic any more.
 
         A broker that restarts can forget to finish a transaction whose commit it has answered. Its
-        rows would then come out with those of the next one. StoreUnavailable for that.
+        rows would then come out with those of the next one. Hanging for that.
         """
         self._call("look for open transactions")
         started = self._clock.monotonic()
         with kafka_errors(self._where):
-            while self._ends()[1] < (end := self._ends(self._any)[1]):
+            while self._ends()[1] < (end := self._ends(self.any_client)[1]):
                 if self._clock.monotonic() - started > min(_OPEN_S, self._place.timeout_s):
-                    raise _hanging(self._where, end)
+                    raise Hanging(self._where, end)
                 self._clock.wait(_LOOK_S)
         return self.read()
+
+    def open(self) -> list[Mark]:
+        """What hangs: marks behind the last stable offset, oldest first. Refused if not ours."""
+        with kafka_errors(self._where):
+            found = self._between(self._ends()[1], self._ends(self.any_client)[1], self.any_client)
+        return [mark for mark in found if mark is not None]
 
     def read(self) -> Mark | None:
         """The newest committed mark; None if there is none. Refused if it is of another sink."""
@@ -105,7 +120,7 @@ class Marks:
 
     def close(self) -> None:
         self.client.close()
-        self._any.close()
+        self.any_client.close()
 
     # steps
 
@@ -148,16 +163,17 @@ class Marks:
         marks = self._between(start, end)
         return _Known(marks[-1] if marks else None, end)
 
-    def _between(self, start: int, end: int) -> list[Mark | None]:
+    def _between(self, start: int, end: int, client: Consumer | None = None) -> list[Mark | None]:
         """The marks in a range, oldest first; None for one that somebody has deleted."""
         if start >= end:
             return []
         marks: list[Mark | None] = []
-        self.client.assign([TopicPartition(self._place.mark_topic, 0, start)])
+        client = client or self.client
+        client.assign([TopicPartition(self._place.mark_topic, 0, start)])
         try:
             started = self._clock.monotonic()
             while True:
-                message = self.client.poll(self._place.timeout_s)
+                message = client.poll(self._place.timeout_s)
                 if self._clock.monotonic() - started > self._place.timeout_s:
                     raise StoreUnavailable("the mark could not be read in time", where=self._where)
                 if message is None:
@@ -171,7 +187,7 @@ class Marks:
                 if error is None:
                     marks.append(self._mark(message))
         finally:
-            self.client.unassign()
+            client.unassign()
 
     def _mark(self, message: Any) -> Mark | None:
         if message.key() != encode_key(self._place.topic):
@@ -183,12 +199,3 @@ class Marks:
             )
         value = message.value()
         return None if value is None else decode_mark(value, f"{self._where}, {message.offset()}")
-
-
-def _hanging(where: str, end: int) -> StoreUnavailable:
-    return StoreUnavailable(
-        f"a transaction hangs before offset {end}: whether it happened cannot be told",
-        where=where,
-        advice="See `kafka-transactions.sh find-hanging`, and `A transaction that hangs` in "
-        "docs/connectors.md",
-    )

@@ -13,8 +13,9 @@ stops; the new one makes another producer, and goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -22,10 +23,11 @@ import pyarrow as pa
 from confluent_kafka import KafkaException, Producer
 
 from lamina.clock import Clock, SystemClock
+from lamina.connectors.kafka.ends import Ends, written_since
 from lamina.connectors.kafka.failures import Call, is_fenced, no_call, typed
 from lamina.connectors.kafka.mark import Mark, encode_key, encode_mark, position_of
 from lamina.connectors.kafka.mark import transactional_id as id_of
-from lamina.connectors.kafka.marks import Marks
+from lamina.connectors.kafka.marks import Hanging, Marks
 from lamina.connectors.kafka.messages import Layout, messages_of
 from lamina.connectors.kafka.producers import SETTINGS, Producers
 from lamina.connectors.kafka.sending import QUEUE, Sending
@@ -97,6 +99,7 @@ class KafkaSink:
         )
         self._transaction_s = int(settings.get("transaction.timeout.ms", 60_000)) / 1000
         self._size_max = int(settings.get("message.max.bytes", 0))  # 0: what the topic takes
+        self._ends = Ends(place, clock=self._clock, call=call)
         self._opened_marks: Marks | None = None
         self._has_marks = False  # there is a mark topic
         self._is_ready = False  # topics and schemas are there: this process has looked
@@ -158,10 +161,10 @@ class KafkaSink:
         self, generation: int, pipeline: Owner, check: Callable[[SinkPosition], None]
     ) -> SinkPosition:
         producer = self._new_producer()
-        mark = self._marks.read_after_init()
+        mark = self._read_settled(producer, check)
         check(position_of(mark))
         before = mark or self._mark(Owner(), 0, None, 0)
-        claim = self._mark(pipeline or before.pipeline, generation, before.point, before.rows)
+        claim = replace(before, pipeline=pipeline or before.pipeline, generation=generation)
         if claim == mark:
             self._producers.keep(producer)
         else:
@@ -170,13 +173,45 @@ class KafkaSink:
 
     def _publish(self, publication: Publication, judge: Callable[[SinkPosition], Publish]) -> None:
         producer = self._new_producer()
-        if judge(position_of(self._marks.read_after_init())) is Publish.DONE:
+        if judge(position_of(self._read_settled(producer, judge))) is Publish.DONE:
             self._producers.keep(producer)
             return
         mark = self._mark(
             publication.pipeline, publication.generation, publication.point, publication.rows
         )
+        mark = replace(mark, before=self._ends.now(self._marks.any_client))
         self._commit(producer, mark, publication)
+
+    def _read_settled(
+        self, producer: Producer, check: Callable[[SinkPosition], object]
+    ) -> Mark | None:
+        """The mark; what hangs is aborted first, if it is ours and no reader has seen any of it."""
+        try:
+            return self._marks.read_after_init()
+        except Hanging as hanging:
+            check(position_of(self._marks.read()))
+            open_marks = self._marks.open()
+            before = open_marks[0].before if open_marks else {}
+            ends = self._ends.now(self._marks.any_client)
+            stable = self._ends.now(self._marks.client)
+            written = written_since(before, stable=stable, ends=ends)
+            if not open_marks or written is None:
+                raise hanging.error from None
+            self._end(producer, open_marks[0], written)
+            raise _Again("a transaction that hung was aborted") from hanging
+
+    def _end(self, producer: Producer, mark: Mark, partitions: Sequence[int]) -> None:
+        """Abort what hangs: a producer's marker ends all that its transactional id has open."""
+        try:
+            producer.begin_transaction()
+            producer.produce(self._place.mark_topic, encode_mark(mark), encode_key(mark.topic), 0)
+            for number in partitions:
+                producer.produce(self._place.topic, b"", b"", number)
+            if producer.flush(self._place.timeout_s):
+                raise StoreUnavailable("the brokers take no messages", where=self._place.where)
+            producer.abort_transaction(self._place.timeout_s)
+        except KafkaException as error:
+            raise typed(error.args[0], self._place.where) from error
 
     def _commit(self, producer: Producer, mark: Mark, publication: Publication | None) -> None:
         """One transaction; _Again if it is not known whether it happened."""
