@@ -543,7 +543,7 @@ def test_a_transaction_that_hangs_in_the_mark_topic_stops_the_sink_before_it_dou
     kafka_server: KafkaServer, topic: str, tmp_path: Path
 ) -> None:
     """As a broker leaves it that restarts between its answer to a commit and the commit."""
-    sink = kafka_sink(kafka_server.bootstrap, topic, Output(V), timeout="1 second")
+    sink = kafka_sink(kafka_server.bootstrap, topic, Output(V), timeout="20 seconds")
     sink.fence(1, PIPELINE)
     settings = {"bootstrap.servers": kafka_server.bootstrap, "transactional.id": "hangs"}
     hanging = Producer({**settings, "log_level": 0})
