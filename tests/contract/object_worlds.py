@@ -113,7 +113,7 @@ class FunctionWorld:
             except OSError as error:
                 raise StoreFull(str(error)) from error
 
-        return FunctionSink("out", function, KeptPosition(self.kept, hook), "here:function")
+        return FunctionSink("out", KeptPosition(self.kept, hook), function, "here:function")
 
     def shown(self) -> Shown:
         return dict(self.epochs)

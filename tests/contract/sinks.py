@@ -139,7 +139,7 @@ class ConsoleWorld:
     exactly_once: bool = False
 
     def open(self, hook: Hook = nothing) -> Sink:
-        return ConsoleSink("out", ToldScreen(self.screen, hook), KeptPosition(self.kept, hook))
+        return ConsoleSink("out", KeptPosition(self.kept, hook), ToldScreen(self.screen, hook))
 
     def shown(self) -> Shown:
         found: Shown = {}

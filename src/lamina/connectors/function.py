@@ -18,12 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lamina.connectors.kinds import DeclaredOption, Given, SinkContext, SinkKind
 from lamina.connectors.options import bad_option, option_of
-from lamina.connectors.positions import NotedPosition
-from lamina.engine.ports import Change, Positions, Publication
+from lamina.connectors.positions import NotedPosition, NotedSink
+from lamina.engine.ports import Change, Publication
 from lamina.errors import Refused, StoreError
-from lamina.format.pipeline_record import Owner
 from lamina.pipeline.model import DeclaredSink
-from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner, judge_publish
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,12 +36,10 @@ AGAIN = (
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionSink:
+class FunctionSink(NotedSink):
     """Calls *function* with the rows of every epoch that has any."""
 
-    name: str
     function: Function
-    positions: Positions
     called: str = ""  # what the pipeline calls the function
 
     @property
@@ -55,32 +51,7 @@ class FunctionSink:
         """It gets the rows as they are, and with a stream of changes their column of changes."""
         return frozenset(Change)
 
-    def position(self) -> SinkPosition:
-        return self.positions.load()
-
-    def fence(self, generation: int, pipeline: Owner) -> SinkPosition:
-        before = self.position()
-        check_owner(before, pipeline)
-        check_fence(before, generation)
-        after = SinkPosition(pipeline or before.pipeline, generation, before.point)
-        self.positions.save(after)
-        return after
-
-    def publish(self, publication: Publication) -> None:
-        pipeline, generation = publication.pipeline, publication.generation
-        verdict = judge_publish(
-            self.position(), publication.point, pipeline=pipeline, generation=generation
-        )
-        if verdict is Publish.DONE:
-            return
-        if publication.rows:
-            self._call(publication)
-        self.positions.save(SinkPosition(pipeline, generation, publication.point))
-
-    def close(self) -> None:
-        """Nothing is held open."""
-
-    def _call(self, publication: Publication) -> None:
+    def deliver(self, publication: Publication) -> None:
         from lamina.connectors.staged import staged_rows  # noqa: PLC0415  slow to import
 
         table, epoch = staged_rows(publication), publication.point.epoch
@@ -142,7 +113,7 @@ def _imported(sink: DeclaredSink, given: Given, module: str) -> Any:
 def _open(context: SinkContext) -> FunctionSink:
     sink, given = context.sink, context.given
     positions = NotedPosition(context.notes, sink.name)
-    return FunctionSink(sink.name, find_function(sink, given), positions, given.text(FUNCTION))
+    return FunctionSink(sink.name, positions, find_function(sink, given), given.text(FUNCTION))
 
 
 KIND = SinkKind(

@@ -1,18 +1,22 @@
 """The position of a sink that cannot remember it: a small file of the pipeline's home.
 
 <home>/sinks/<name>.json    the last epoch it was given, and the generation that did
+
+It is written when the rows are out: killed in between, they go out again. At least once.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
+from lamina.engine.ports import Positions, Publication
 from lamina.engine.spelling import stored_name
 from lamina.format.home_names import SINKS, parse_sink_position, sink_position_path
-from lamina.format.pipeline_record import NOBODY
+from lamina.format.pipeline_record import NOBODY, Owner
 from lamina.format.sink_log import SinkEntry
 from lamina.format.sink_position import decode_position, encode_position
-from lamina.protocol.sinks import SinkPosition
+from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner, judge_publish
 from lamina.workspace.base import Notes
 
 
@@ -41,3 +45,40 @@ class NotedPosition:
     def save(self, position: SinkPosition) -> None:
         at = SinkEntry(position.pipeline, position.generation, position.point)
         self.notes.write(self._note, encode_position(at))
+
+
+@dataclass(frozen=True, slots=True)
+class NotedSink:
+    """What the sinks have in common whose position is noted beside the pipeline."""
+
+    name: str
+    positions: Positions
+
+    @abstractmethod
+    def deliver(self, publication: Publication) -> None:
+        """Let the rows of an epoch out; there are some."""
+
+    def position(self) -> SinkPosition:
+        return self.positions.load()
+
+    def fence(self, generation: int, pipeline: Owner) -> SinkPosition:
+        before = self.position()
+        check_owner(before, pipeline)
+        check_fence(before, generation)
+        after = SinkPosition(pipeline or before.pipeline, generation, before.point)
+        self.positions.save(after)
+        return after
+
+    def publish(self, publication: Publication) -> None:
+        pipeline, generation = publication.pipeline, publication.generation
+        verdict = judge_publish(
+            self.position(), publication.point, pipeline=pipeline, generation=generation
+        )
+        if verdict is Publish.DONE:
+            return
+        if publication.rows:
+            self.deliver(publication)
+        self.positions.save(SinkPosition(pipeline, generation, publication.point))
+
+    def close(self) -> None:
+        """Nothing is held open."""

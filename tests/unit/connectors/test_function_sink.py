@@ -44,7 +44,7 @@ def _clean_path() -> Iterator[None]:
 
 
 def opened(function: object) -> Sink:
-    return FunctionSink("out", function, KeptPosition([], nothing), "m:f")  # type: ignore[arg-type]
+    return FunctionSink("out", KeptPosition([], nothing), function, "m:f")  # type: ignore[arg-type]
 
 
 def test_it_is_called_once_for_each_epoch_with_its_rows_and_its_number(output: Output) -> None:
