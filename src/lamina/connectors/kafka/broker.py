@@ -2,6 +2,9 @@
 
 Every call ends: with an answer, or after a while with an error that says what is wrong. A wrong
 password or certificate is told at once; a broker that does not answer is waited for.
+
+A client that has lost a connection is not used again: after a broker has been restarted it may
+answer FENCED_LEADER_EPOCH for ever. And such a broker knows little for a moment: `is_shaken`.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ FIRST_ANSWER_S = 15.0
 """Before a pipeline is claimed: a wrong address is told soon."""
 ANSWER_S = 60.0
 """Of a running pipeline: a broker may be restarted meanwhile."""
+SHAKEN_S = 30.0
+"""How long after a lost connection a broker may not know all of its topics and offsets."""
 _LOOK_S = 0.1
 _DENIED = {
     KafkaError._AUTHENTICATION,  # noqa: SLF001  librdkafka's own codes are called so
@@ -49,6 +54,8 @@ _AWAY = {
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
 }
 
 
@@ -62,8 +69,30 @@ class Broker:
         self._source, self._servers = source, settings["bootstrap.servers"]
         self._clock = clock or SystemClock()
         self._errors: list[KafkaError] = []
-        self._client = self._open(settings)
+        self._settings = settings
+        self._opened: AdminClient | None = self._open(settings)
+        self._shaken_at: float | None = None
         self.patience_s = ANSWER_S
+
+    @property
+    def is_shaken(self) -> bool:
+        """Whether a connection was lost a moment ago: what seems to be gone may come back."""
+        return self._shaken_at is not None and self._clock.monotonic() - self._shaken_at < SHAKEN_S
+
+    @property
+    def _client(self) -> AdminClient:
+        """A new one, if the last one has lost a connection since it was used."""
+        if self._opened is not None:
+            self._opened.poll(0)  # errors of connections come by this
+            if any(error.code() in _AWAY for error in self._errors):
+                self._shake()
+        if self._opened is None:
+            self._opened = self._open(self._settings)
+        self._errors.clear()
+        return self._opened
+
+    def _shake(self) -> None:
+        self._shaken_at, self._opened = self._clock.monotonic(), None
 
     def _open(self, settings: Mapping[str, str]) -> AdminClient:
         ours = {"client.id": "lamina", "log_level": 0, "error_cb": self._errors.append}
@@ -78,11 +107,11 @@ class Broker:
 
     def names(self) -> list[str]:
         """Of all topics that we may see."""
-        self._errors.clear()
+        client = self._client
         try:
-            found = self._client.list_topics(timeout=self.patience_s).topics
+            found = client.list_topics(timeout=self.patience_s).topics
         except KafkaException as error:
-            self._client.poll(0)
+            client.poll(0)
             raise self._meaning(error.args[0], "its topics") from error
         return sorted(found)
 
@@ -103,14 +132,14 @@ class Broker:
 
     def bounds(self, parts: Iterable[Part]) -> dict[Part, Bounds]:
         """The offsets of partitions, up to the last stable one."""
-        wanted = list(parts)
-        first = self._ask(wanted, OffsetSpec.earliest())
-        last = self._ask(wanted, OffsetSpec.latest())
+        wanted, client = list(parts), self._client
+        first = self._ask(client, wanted, OffsetSpec.earliest())
+        last = self._ask(client, wanted, OffsetSpec.latest())
         starts, ends = self._offsets(first), self._offsets(last)
         return {part: Bounds(starts[part], ends[part]) for part in wanted}
 
     def earliest(self, parts: Iterable[Part]) -> dict[Part, int]:
-        return self._offsets(self._ask(list(parts), OffsetSpec.earliest()))
+        return self._offsets(self._ask(self._client, list(parts), OffsetSpec.earliest()))
 
     def policies(self, topics: Iterable[str]) -> dict[str, str]:
         """What becomes of old rows: `cleanup.policy`."""
@@ -127,10 +156,12 @@ class Broker:
 
     # steps
 
-    def _ask(self, parts: list[Part], spec: OffsetSpec) -> dict[TopicPartition, Future[Any]]:
+    def _ask(
+        self, client: AdminClient, parts: list[Part], spec: OffsetSpec
+    ) -> dict[TopicPartition, Future[Any]]:
         if not parts:
             return {}
-        asked: dict[TopicPartition, Future[Any]] = self._client.list_offsets(
+        asked: dict[TopicPartition, Future[Any]] = client.list_offsets(
             {TopicPartition(*part): spec for part in parts},
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=self.patience_s,
@@ -151,11 +182,12 @@ class Broker:
 
     def _answers(self, asked: Mapping[Any, Future[Any]], what: str) -> dict[Any, Any]:
         """All answers; None for what is not there."""
-        self._errors.clear()
+        client = self._opened
+        assert client is not None, "it was asked a moment ago"
         started, waiting = self._clock.monotonic(), set(asked.values())
         while waiting and self._clock.monotonic() - started < self.patience_s + 1:
             _, waiting = wait(waiting, timeout=_LOOK_S, return_when=FIRST_EXCEPTION)
-            self._client.poll(0)  # errors of connections come by this
+            client.poll(0)
             fatal = [error for error in self._errors if error.code() in _FATAL]
             if waiting and fatal:
                 raise self._meaning(fatal[0], what)
@@ -189,6 +221,7 @@ class Broker:
         )
 
     def _unavailable(self, what: str, why: str) -> StoreUnavailable:
+        self._shake()
         return StoreUnavailable(
             f"the source {self._source!r} asked Kafka for {what}: {why}",
             where=self._servers,

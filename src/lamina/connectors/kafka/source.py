@@ -8,9 +8,9 @@ still whole, and the topics are still the same.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from lamina.clock import SystemClock
 from lamina.connectors.kafka.broker import ANSWER_S, FIRST_ANSWER_S, Broker
@@ -51,6 +51,10 @@ if TYPE_CHECKING:
     from lamina.connectors.kafka.frames import KafkaFrames
 
 
+T = TypeVar("T")
+LOOK_AGAIN_S = 1.0
+
+
 class KafkaSource:
     """Some topics of one cluster."""
 
@@ -62,8 +66,9 @@ class KafkaSource:
         self._starting = starting_of(context)
         self._skips_lost = context.skip_lost  # until an epoch of this run is committed
         self._planned = SourceRange(self.name, {}, {})
+        self._clock = SystemClock()
         idle_after_us = given.microseconds(IDLE_AFTER)
-        self._silence = None if idle_after_us is None else Silence(idle_after_us, SystemClock())
+        self._silence = None if idle_after_us is None else Silence(idle_after_us, self._clock)
         self._allowed: set[str] = set()  # topics, by id, whose cleanup policy will do
 
     @property
@@ -90,6 +95,9 @@ class KafkaSource:
 
     def plan(self, start: Offset, limits: Limits, memory: SourceMemory | None) -> SourceRange:
         del memory
+        return self._patiently(lambda: self._plan(start, limits))
+
+    def _plan(self, start: Offset, limits: Limits) -> SourceRange:
         if start == self._planned.end != self._planned.start:
             self._skips_lost = False  # it was for what was lost before
         known = Position.read(start)
@@ -105,6 +113,9 @@ class KafkaSource:
 
     def confirm(self, planned: SourceRange) -> None:
         """The topics are the same, and nothing of what was read has been deleted meanwhile."""
+        self._patiently(lambda: self._confirm(planned))
+
+    def _confirm(self, planned: SourceRange) -> None:
         read: tuple[Slice, ...] = planned.data
         wanted = {each.topic for each in read}
         end = Position.read(planned.end)
@@ -141,6 +152,16 @@ class KafkaSource:
         return [_named(part) for part in self._silence.numbers] if self._silence else []
 
     # steps
+
+    def _patiently(self, look: Callable[[], T]) -> T:
+        """What is gone is looked for again, if a broker may have been restarted just now."""
+        while True:
+            try:
+                return look()
+            except (Refused, NotFound):
+                if not self._broker.is_shaken:
+                    raise
+                self._clock.wait(LOOK_AGAIN_S)
 
     def _holding(self, parts: Iterable[Part], read: Sequence[Slice]) -> tuple[str, ...] | None:
         if self._silence is None:
