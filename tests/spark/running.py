@@ -82,13 +82,14 @@ class Run:
     variables: Mapping[str, str] = field(default_factory=dict)
     fail_point: FailPoint = lambda _: None
     skip_lost: frozenset[str] = frozenset()
+    notes: list[str] = field(default_factory=list)  # that people saw
 
     def __call__(self, text: str) -> int:
         """The last epoch."""
         return self.run(parse_pipeline(text, self.variables, file=FILE))
 
     def run(self, pipeline: Pipeline) -> int:
-        from lamina.spark.running import RunSettings, Until, run  # noqa: PLC0415  an extra
+        from lamina.spark.running import RunSettings, Until, Watcher, run  # noqa: PLC0415  an extra
 
         folder = self.place.folder
         settings = RunSettings(
@@ -105,7 +106,10 @@ class Run:
                 max_ahead_us=self.max_ahead_us,
             ),
         )
-        return run(pipeline, settings, spark=self.spark, fail_point=self.fail_point)
+        watcher = Watcher(note=self.notes.append)
+        return run(
+            pipeline, settings, spark=self.spark, watcher=watcher, fail_point=self.fail_point
+        )
 
 
 def compiled(spark: Any, text: str, variables: Mapping[str, str] | None = None) -> EnginePlan:

@@ -145,6 +145,7 @@ def test_rows_that_retention_took_are_refused_with_the_numbers(
         reader(subscribe=name)
     reader.run.skip_lost = frozenset({"s"})
     assert reader.values(subscribe=name) == [1, 2, 3, 6]
+    assert any("skipped rows" in note and "lost 2 offsets" in note for note in reader.run.notes)
     reader.run.skip_lost = frozenset()
     topics.put(name, rows(7))
     assert reader.values(subscribe=name) == [1, 2, 3, 6, 7]

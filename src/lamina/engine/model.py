@@ -47,6 +47,7 @@ class SourceRange:
 
     A part that was silent for long is not among them.
     """
+    notes: tuple[str, ...] = ()  # what a person should know once the epoch counts
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,6 +102,7 @@ class EpochReport:
     ahead: int = 0  # rows too far ahead to move the watermark
     gaps_us: Mapping[str, int] = field(default_factory=dict)  # that watermarks have jumped over
     staged: tuple[StagedFile, ...] = ()  # its output, as it was committed
+    notes: tuple[str, ...] = ()  # what sources have to say
 
 
 FailPoint = Callable[[str], None]

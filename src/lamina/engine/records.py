@@ -72,4 +72,5 @@ def report_of(
         ahead=sum(each.ahead for each in seen.values()),
         gaps_us=plan.watermarks.gaps(after, seen),
         staged=commit.staged,
+        notes=tuple(note for each in plan.ranges.values() for note in each.notes),
     )

@@ -209,6 +209,8 @@ class Loop:
             why=self._engine.trouble,
         )
         self._watcher.epoch(report)
+        for note in report.notes:
+            self._watcher.note(note)
         if self._watcher.rows is not None and self._peek:
             rows = self._engine.publisher.sample(self._peek, report.staged, ROWS_SEEN)
             if rows is not None:

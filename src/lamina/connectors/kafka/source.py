@@ -67,6 +67,7 @@ class KafkaSource:
         self._skips_lost = context.skip_lost  # until an epoch of this run is committed
         self._planned = SourceRange(self.name, {}, {})
         self._clock = SystemClock()
+        self._lost: list[str] = []  # of the last plan, and accepted
         idle_after_us = given.microseconds(IDLE_AFTER)
         self._silence = None if idle_after_us is None else Silence(idle_after_us, self._clock)
         self._allowed: set[str] = set()  # topics, by id, whose cleanup policy will do
@@ -98,6 +99,7 @@ class KafkaSource:
         return self._patiently(lambda: self._plan(start, limits))
 
     def _plan(self, start: Offset, limits: Limits) -> SourceRange:
+        self._lost = []
         if start == self._planned.end != self._planned.start:
             self._skips_lost = False  # it was for what was lost before
         known = Position.read(start)
@@ -107,7 +109,14 @@ class KafkaSource:
         read = slices(at, bounds, self._limit(limits))
         end = after(at, read).written()
         self._planned = SourceRange(
-            self.name, start, end, read, holding=self._holding(bounds, read)
+            self.name,
+            start,
+            end,
+            read,
+            holding=self._holding(bounds, read),
+            notes=tuple(
+                f"the source {self.name!r} has skipped rows: {loss}" for loss in self._lost
+            ),
         )
         return self._planned
 
@@ -270,6 +279,7 @@ class KafkaSource:
     def _skipped(self, loss: Loss) -> Position:
         if not self._skips_lost:
             raise self._refused(loss.message)
+        self._lost.append(loss.message)
         return loss.skipped
 
     def _refused(self, message: str) -> Refused:
