@@ -65,6 +65,10 @@ class Values(Protocol):
     def encode(self, batch: pa.RecordBatch) -> pa.Array: ...
 
 
+_FINISHED = ("_STATE", "_FATAL")
+"""What a producer says to every later call when it was fenced before; `fatal()` is false then."""
+
+
 class _Again(Exception):
     """A producer is of no use any more; whether it has committed, the mark says."""
 
@@ -252,7 +256,7 @@ class KafkaSink:
     def _failure(self, error: Any, sending: Sending, *, commits: bool) -> LaminaError | _Again:
         """What a transaction that broke off means; only a broken commit may have happened."""
         told = [error] if sending.failed is None else [error, sending.failed]
-        if any(is_fenced(each) or each.fatal() or each.name() == "_STATE" for each in told):
+        if any(is_fenced(each) or each.fatal() or each.name() in _FINISHED for each in told):
             return _Again(error.str())
         if sending.failed is not None:
             return sending.failure()
