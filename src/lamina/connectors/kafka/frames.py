@@ -49,6 +49,9 @@ _ROW = "_lamina_row"
 _PLACE = ("topic", "partition", "offset")
 
 
+FETCH_WAIT_MS = "10"
+
+
 class KafkaFrames:
     """The records of a source's topics."""
 
@@ -106,6 +109,9 @@ class KafkaFrames:
     def _open(self, spark: SparkSession) -> DataFrameReader:
         given = self._context.given
         options = {
+            # A consumer asks for more than an epoch reads, and can ask for the next one only when
+            # the broker has answered that: with Kafka's own limit each epoch took 500 ms longer.
+            f"{PREFIX}fetch.max.wait.ms": FETCH_WAIT_MS,
             **client_settings(given),
             SERVERS: given.text(SERVERS),
             # Executors keep consumers by this name: with Spark's own, new ones in every epoch.
