@@ -73,9 +73,7 @@ POSTGRES = SinkKind(
             OptionType.SECRET,
         ),
         DeclaredOption("schema", "Schema of the table; by default `public`"),
-        DeclaredOption(
-            "table", "Table for the rows; the name as it is, without quotes", required=True
-        ),
+        DeclaredOption("table", "Table for the rows; write its name without quotes", required=True),
         DeclaredOption(
             "create_table",
             "Whether to create a missing table, with the columns of the stream",
