@@ -36,6 +36,7 @@ class Rig:
         schema: pa.Schema,
         *,
         keys: tuple[str, ...] = (),
+        order_by: str = "",
         change: Change | None = None,
         table: str = "t",
         name: str = "out",
@@ -45,7 +46,7 @@ class Rig:
     ) -> PostgresSink:
         """By key, if there are any."""
         change = change or (Change.UPSERT if keys else Change.APPEND)
-        writing = Writing(WriteMode.UPSERT if keys else WriteMode.APPEND, keys)
+        writing = Writing(WriteMode.UPSERT if keys else WriteMode.APPEND, keys, order_by)
         return PostgresSink(
             name,
             replace(self.login, **server),

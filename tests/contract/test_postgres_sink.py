@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from decimal import Decimal
 from io import BufferedIOBase
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pyarrow as pa
@@ -72,6 +78,26 @@ def test_a_row_replaces_the_one_with_its_key_and_the_last_of_an_epoch_counts(rig
     assert rig.rows() == [("a", 3), ("b", 4), (None, 2)]
     sink.publish(rig.publication(2, kv({None: 5, "b": 6, "": 7})))
     assert rig.rows() == [("", 7), ("a", 3), ("b", 6), (None, 5)]
+
+
+def test_an_older_version_of_a_row_in_a_later_file_replaced_the_newer_one(rig: Rig) -> None:
+    sink = rig.sink(KV, keys=("k",), change=Change.APPEND, order_by="v")
+    sink.fence(1, PIPELINE)
+    sink.publish(rig.publication(1, kv({"a": 3, "b": 1}), kv({"a": 1, "b": 4})))
+    assert rig.rows() == [("a", 3), ("b", 4)]
+    sink.publish(rig.publication(2, kv({"a": 2})))
+    assert rig.rows() == [("a", 2), ("b", 4)], "a later epoch counts"
+
+
+def test_both_zeros_were_two_keys_that_postgresql_refused(rig: Rig) -> None:
+    zeros = pa.schema([("k", pa.float64()), ("v", pa.int64())])
+    sink = rig.sink(zeros, keys=("k",), change=Change.CHANGES)
+    sink.fence(1, PIPELINE)
+    both = {"k": [0.0, -0.0], "v": [1, 2]}
+    sink.publish(rig.publication(1, table({**both, CHANGE: ["+I", "+I"]}, zeros)))
+    assert rig.rows() == [(0.0, 2)]
+    sink.publish(rig.publication(2, table({**both, CHANGE: ["+U", "-D"]}, zeros)))
+    assert rig.rows() == []
 
 
 def test_rows_that_are_keys_and_nothing_else_are_there_once(rig: Rig) -> None:
@@ -232,6 +258,101 @@ def test_a_partitioned_table_takes_rows(rig: Rig) -> None:
     assert rig.rows() == [("a", 1), ("b", 1)]
 
 
+@pytest.mark.parametrize(
+    ("partition", "problem"),
+    [
+        ("CREATE UNLOGGED TABLE {s}.p PARTITION OF {s}.t DEFAULT", "'p' is unlogged"),
+        (
+            "CREATE TABLE {s}.p PARTITION OF {s}.t DEFAULT PARTITION BY LIST (v);"
+            "CREATE UNLOGGED TABLE {s}.deep PARTITION OF {s}.p DEFAULT",
+            "'deep' is unlogged",
+        ),
+        (
+            "CREATE FOREIGN DATA WRAPPER {s}; CREATE SERVER {s} FOREIGN DATA WRAPPER {s};"
+            "CREATE FOREIGN TABLE {s}.p PARTITION OF {s}.t DEFAULT SERVER {s}",
+            "'p' is a foreign table",
+        ),
+    ],
+)
+def test_a_partition_that_lost_its_rows_in_a_crash_while_the_mark_said_they_were_there(
+    partition: str, problem: str, rig: Rig
+) -> None:
+    rig.execute("CREATE TABLE {s}.t (v bigint) PARTITION BY LIST (v)")
+    rig.execute("CREATE TABLE {s}.good PARTITION OF {s}.t FOR VALUES IN (1)")
+    rig.execute(partition)
+    with pytest.raises(Refused, match=problem):
+        rig.sink(V).position()
+    assert "lamina_sinks" not in rig.tables()
+
+
+def test_an_unlogged_partition_that_is_attached_while_an_epoch_is_written(rig: Rig) -> None:
+    rig.execute("CREATE TABLE {s}.t (v bigint) PARTITION BY LIST (v)")
+
+    def attach(call: str) -> None:
+        if call == "make room for the rows":
+            rig.execute("CREATE UNLOGGED TABLE {s}.p (v bigint)")
+            rig.execute("ALTER TABLE {s}.t ATTACH PARTITION {s}.p FOR VALUES IN (1)")
+
+    sink = rig.sink(V, hook=attach)
+    sink.fence(1, PIPELINE)
+    with pytest.raises(Refused, match="'p' is unlogged"):
+        sink.publish(rig.publication(1, v(1)))
+    assert rig.rows() == []
+    assert sink.position().point is None
+
+
+def test_rows_of_a_table_that_inherits_from_the_sinks_were_deleted(rig: Rig) -> None:
+    rig.execute("CREATE TABLE {s}.t (k text, v bigint, UNIQUE NULLS NOT DISTINCT (k))")
+    rig.execute("CREATE TABLE {s}.heir () INHERITS ({s}.t)")
+    rig.execute("INSERT INTO {s}.heir VALUES ('a', 9), (NULL, 9)")
+    sink = rig.sink(KV, keys=("k",), change=Change.CHANGES)
+    sink.fence(1, PIPELINE)
+    for epoch, change in ((1, "+I"), (2, "-D")):
+        rows = table({"k": ["a"], "v": [1], CHANGE: [change]}, KV)
+        sink.publish(rig.publication(epoch, rows))
+    gone = table({"k": [None], "v": [1], CHANGE: ["-D"]}, KV)
+    sink.publish(rig.publication(3, gone))
+    assert rig.execute("SELECT k, v FROM ONLY {s}.t") == []
+    assert rig.rows("heir") == [("a", 9), (None, 9)]
+
+
+def test_rows_of_partitions_are_deleted(rig: Rig) -> None:
+    rig.execute("CREATE TABLE {s}.t (k text PRIMARY KEY, v bigint) PARTITION BY LIST (k)")
+    rig.execute("CREATE TABLE {s}.rest PARTITION OF {s}.t DEFAULT")
+    sink = rig.sink(KV, keys=("k",), change=Change.CHANGES)
+    sink.fence(1, PIPELINE)
+    for epoch, change in ((1, "+I"), (2, "-D")):
+        rows = table({"k": ["a"], "v": [1], CHANGE: [change]}, KV)
+        sink.publish(rig.publication(epoch, rows))
+    assert rig.rows() == []
+
+
+@pytest.mark.parametrize("event", ["INSERT", "UPDATE"])
+def test_an_upsert_into_a_table_with_a_rule_was_tried_for_ever(event: str, rig: Rig) -> None:
+    rig.execute("CREATE TABLE {s}.t (k text PRIMARY KEY, v bigint)")
+    early = rig.sink(KV, keys=("k",))
+    early.fence(1, PIPELINE)
+    rig.execute(f"CREATE RULE watch AS ON {event} TO {{s}}.t DO ALSO NOTIFY seen")
+    late = rig.sink(KV, keys=("k",))
+    with pytest.raises(Refused, match='rules \\("watch"\\)'):
+        late.position()
+    with pytest.raises(Refused, match="rules"):
+        early.publish(rig.publication(1, kv({"a": 1})))
+    rig.execute("DROP RULE watch ON {s}.t")
+    rig.execute("CREATE RULE gone AS ON DELETE TO {s}.t DO ALSO NOTIFY seen")
+    early.publish(rig.publication(1, kv({"a": 1})))
+    assert rig.rows() == [("a", 1)]
+
+
+def test_appended_rows_go_through_rules(rig: Rig) -> None:
+    rig.execute("CREATE TABLE {s}.t (v bigint)")
+    rig.execute("CREATE RULE watch AS ON INSERT TO {s}.t DO ALSO NOTIFY seen")
+    sink = rig.sink(V)
+    sink.fence(1, PIPELINE)
+    sink.publish(rig.publication(1, v(1)))
+    assert rig.rows() == [(1,)]
+
+
 # the table changes, or a value does not fit: nothing is lost, and it goes on when it is mended
 
 
@@ -344,6 +465,10 @@ def test_a_mark_that_was_deleted_stops_the_sink(rig: Rig) -> None:
         ("58030", StoreUnavailable),
         ("42501", AccessDenied),
         ("P0001", Refused),
+        ("0A000", Refused),
+        ("55000", Refused),
+        ("55P03", StoreUnavailable),
+        ("XX001", Refused),
         ("XX000", StoreError),
     ],
 )
@@ -650,6 +775,121 @@ def test_a_server_that_takes_a_call_and_says_nothing_is_given_up_in_time(rig: Ri
         sink = rig.sink(V, port=silent.getsockname()[1], connect_timeout_s=2)
         with pytest.raises(StoreUnavailable, match="timeout expired"):
             sink.position()
+
+
+SHORT: dict[str, Any] = {
+    "answer_timeout_ms": 200,
+    "lock_timeout_ms": 200,
+    "write_timeout_ms": 200,
+    "grace_s": 0.3,
+}
+
+
+def backends(rig: Rig) -> list[tuple[int]]:
+    """Of sinks that have the name of the schema."""
+    name = f"application_name = 'lamina {rig.schema}'"
+    return rig.execute(f"SELECT pid FROM pg_stat_activity WHERE {name}")
+
+
+@contextmanager
+def stopped(rig: Rig) -> Iterator[None]:
+    """The server process of every connection of a sink says nothing any more."""
+    found = backends(rig)
+    for (pid,) in found:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for (pid,) in found:
+            os.kill(pid, signal.SIGCONT)
+
+
+def test_a_backend_that_says_nothing_hung_the_sink_and_all_others_with_it(rig: Rig) -> None:
+    sink = rig.sink(V, name=rig.schema, **SHORT)
+    claimed = sink.fence(1, PIPELINE)
+    with ThreadPoolExecutor(1) as pool:
+        with stopped(rig):
+            assert pool.submit(sink.position).result(timeout=30) == claimed, "on a new connection"
+        with stopped(rig):
+            pool.submit(sink.publish, rig.publication(1, v(1))).result(timeout=30)
+    sink.publish(rig.publication(2, v(2)))
+    assert rig.rows() == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("at", ["look at the table", "copy the rows", "insert the rows", "commit"])
+def test_a_backend_that_stops_in_mid_epoch_is_given_up_and_writes_once(at: str, rig: Rig) -> None:
+    with ExitStack() as silence:
+
+        def stop(call: str) -> None:
+            if call == at and rig.home.exists() and not tried:
+                tried.append(call)
+                silence.enter_context(stopped(rig))
+
+        tried: list[str] = []
+        sink = rig.sink(V, name=rig.schema, hook=stop, **SHORT)
+        sink.fence(1, PIPELINE)
+        epoch = rig.publication(1, v(*range(30_000)), v(*range(30_000)))
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                sink.publish(epoch)
+        assert tried == [at]
+        assert sink.position().point is None
+        assert rig.rows() == []
+    patient = rig.sink(V, name=rig.schema)
+    patient.publish(epoch)
+    patient.publish(epoch)
+    assert rig.execute("SELECT count(*), sum(v) FROM {s}.t") == [(60_000, 29_999 * 30_000)]
+    patient.close()
+    sink.close()
+    deadline = time.monotonic() + 20
+    while backends(rig):
+        assert time.monotonic() < deadline, "a connection that was given up is closed in the end"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("part", [b"typreceive", b"set_config"])
+def test_a_server_that_falls_silent_after_the_login_is_given_up(
+    part: bytes, rig: Rig, proxy: TcpProxy
+) -> None:
+    proxy.mute(part)
+    sink = rig.sink(V, port=proxy.port, connect_timeout_s=2, **SHORT)
+    with pytest.raises(StoreUnavailable, match=r"said nothing .* connect"):
+        sink.position()
+    proxy.muted_from = None
+    assert sink.position().point is None
+
+
+def test_a_statement_that_takes_too_long_is_ended_by_the_server(rig: Rig) -> None:
+    rig.execute("CREATE TABLE {s}.t (v bigint)")
+    rig.execute(
+        "CREATE FUNCTION {s}.slow() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$BEGIN PERFORM pg_sleep(2); RETURN NEW; END$$"
+    )
+    rig.execute("CREATE TRIGGER slow AFTER INSERT ON {s}.t EXECUTE FUNCTION {s}.slow()")
+    short = rig.sink(V, **{**SHORT, "grace_s": 30.0})
+    short.fence(1, PIPELINE)
+    with pytest.raises(StoreUnavailable, match="write_timeout"):
+        short.publish(rig.publication(1, v(1)))
+    slow = rig.sink(V, **{**SHORT, "write_timeout_ms": 60_000})
+    slow.publish(rig.publication(1, v(1)))
+    assert rig.rows() == [(1,)]
+
+
+def test_rows_that_come_slowly_are_not_the_servers_fault(rig: Rig) -> None:
+    class Slow:
+        def __init__(self, publication: Publication) -> None:
+            self._staged = publication.staged
+            self.where, self.local_path = self._staged.where, self._staged.local_path
+
+        def open(self, file: Staged) -> BufferedIOBase:
+            time.sleep(0.8)
+            return self._staged.open(file)
+
+    sink = rig.sink(V, **{**SHORT, "write_timeout_ms": 60_000})
+    sink.fence(1, PIPELINE)
+    epoch = rig.publication(1, v(1), v(2), v(3))
+    sink.publish(replace(epoch, staged=Slow(epoch)))
+    assert rig.rows() == [(1,), (2,), (3,)]
 
 
 def test_a_sink_without_a_stream_says_where_it_stands_and_makes_nothing(rig: Rig) -> None:

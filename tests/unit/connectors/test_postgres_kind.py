@@ -19,7 +19,7 @@ from lamina.errors import (
     BadPipeline,
     LaminaError,
     NotFound,
-    StoreError,
+    Refused,
     StoreUnavailable,
 )
 from lamina.pipeline.model import DeclaredSink, Option
@@ -77,13 +77,16 @@ def test_options_become_what_libpq_takes_and_the_password_is_not_shown() -> None
     sink.options["password"] = Option("${SECRET}", "it's \\ one")  # type: ignore[index]
     sink.options["lock_timeout"] = Option.plain("1500 milliseconds")  # type: ignore[index]
     sink.options["connect_timeout"] = Option.plain("INTERVAL 2 minutes")  # type: ignore[index]
+    sink.options["answer_timeout"] = Option.plain("2 seconds")  # type: ignore[index]
+    sink.options["write_timeout"] = Option.plain("1 hour")  # type: ignore[index]
     server = server_of(check_sink(sink, Path()))
     text = server.conninfo("lamina o")
     assert r"password='it\'s \\ one'" in text
     assert "sslrootcert='/a b/root.crt'" in text
     assert "sslmode='verify-full'" in text
     assert "connect_timeout='120'" in text
-    assert server.lock_timeout_ms == 1500
+    assert (server.lock_timeout_ms, server.statement_timeout_ms) == (1500, 3500)
+    assert server.write_timeout_ms == 3_600_000
     assert "secret" not in repr(server)
     assert "it's" not in repr(server)
     assert server.url == "postgresql://u@h:1/d"
@@ -162,7 +165,7 @@ class Said(Exception):
 
 @pytest.mark.parametrize(
     ("state", "kind"),
-    [("08006", StoreUnavailable), ("57P01", StoreUnavailable), ("99999", StoreError)],
+    [("08006", StoreUnavailable), ("57P01", StoreUnavailable), ("99999", Refused)],
 )
 def test_a_state_decides_by_its_class(state: str, kind: type[LaminaError]) -> None:
     said = Said("long")

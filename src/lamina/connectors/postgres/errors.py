@@ -35,6 +35,11 @@ NEVER = (
 )
 
 _EXACT: Mapping[str, tuple[type[LaminaError], str]] = {
+    "0A000": (
+        Refused,
+        "PostgreSQL cannot do this with the table: rules of it, for example, keep rows from being "
+        "written by key. " + _MEND,
+    ),
     "25006": (StoreReadOnly, "Connect to the primary: this server or session takes no writes"),
     "3D000": (NotFound, "Create the database, or correct the option database"),
     "3F000": (NotFound, "Create the schema, or correct the option schema"),
@@ -43,12 +48,17 @@ _EXACT: Mapping[str, tuple[type[LaminaError], str]] = {
     "42P07": (StoreError, _AGAIN),
     "53100": (StoreFull, "Free space on the server; nothing of the epoch was written"),
     "53400": (StoreFull, "Raise the limit, such as temp_file_limit; nothing was written"),
+    "55000": (Refused, _MEND),  # a table without replica identity that publishes deletes
     "55P03": (
         StoreUnavailable,
         "Another session holds a lock: `SELECT pid, application_name, state, query FROM "
         "pg_stat_activity` shows it. It is tried again",
     ),
-    "57014": (StoreUnavailable, "Is the statement_timeout of the role too short? " + _AGAIN),
+    "57014": (
+        StoreUnavailable,
+        "Did somebody cancel it? Else raise answer_timeout, or write_timeout for large epochs. "
+        + _AGAIN,
+    ),
     "23505": (
         Refused,
         "A row with this key is there: leave out mode, or set it to 'upsert', to replace it; "
@@ -66,20 +76,16 @@ _EXACT: Mapping[str, tuple[type[LaminaError], str]] = {
         "replace(column, char(0), ''), or write the column as BINARY. " + NEVER,
     ),
     "22003": (Refused, "The value does not fit the column: use a wider type. " + _MEND),
+    "XX000": (StoreError, "Look into the server's log. " + _AGAIN),  # "tuple concurrently updated"
     "22001": (Refused, "The text does not fit the column: make it longer. " + _MEND),
 }
+# Only what can pass by itself is tried again: anything else would be for ever, and unnoticed.
 _CLASSES: Mapping[str, tuple[type[LaminaError], str]] = {
     "08": (StoreUnavailable, _AGAIN),
-    "21": (Refused, _MEND),
-    "22": (Refused, _MEND),
-    "23": (Refused, _MEND),
     "25": (StoreUnavailable, _AGAIN),  # the session timed out, or was ended
     "28": (AccessDenied, _RIGHTS.format(grants=_GRANTS)),
     "40": (StoreUnavailable, _AGAIN),  # deadlock, serialization: nothing was written
-    "42": (Refused, _MEND),  # the table is no longer what it was
-    "44": (Refused, _MEND),
     "53": (StoreUnavailable, _AGAIN),
-    "54": (Refused, _MEND),
     "55": (StoreUnavailable, _AGAIN),
     "57": (StoreUnavailable, _AGAIN),
     "58": (StoreUnavailable, "Look into the server's log"),
@@ -107,8 +113,7 @@ def typed_error(error: Any, where: str, *, call: str) -> LaminaError:
     state, message = error.sqlstate, _message(error)
     if state is None:
         return _without_state(message, where)
-    known = _EXACT.get(state) or _CLASSES.get(state[:2])
-    kind, advice = known or (StoreError, "Look into the server's log")
+    kind, advice = _EXACT.get(state) or _CLASSES.get(state[:2]) or (Refused, _MEND)
     return kind(f"PostgreSQL refused to {call}: {message} ({state})", where=where, advice=advice)
 
 

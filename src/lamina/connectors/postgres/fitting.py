@@ -31,6 +31,7 @@ class Fit:
     columns: tuple[tuple[str, TargetColumn], ...]
     keys: tuple[tuple[str, TargetColumn], ...]
     one_null: bool  # an index tells rows apart by a null key, too
+    is_partitioned: bool = False
 
 
 def check_schema(schema: pa.Schema, keys: tuple[str, ...] = ()) -> Iterator[str]:
@@ -93,7 +94,11 @@ def check_rights(around: Surroundings, writing: Writing, *, deletes: bool, where
 
 def fit(schema: pa.Schema, writing: Writing, target: Target, where: str) -> Fit:
     """Refused with everything that does not fit."""
-    _check_kind(target, where)
+    check_kind(target, where)
+    if writing.mode is WriteMode.UPSERT and target.rules:
+        message = f"the table has rules ({listed(target.rules)}), and takes no rows by key"
+        advice = "DROP RULE, or use triggers instead, or mode 'append' if the stream only adds rows"
+        raise Refused(message, where=where, advice=advice)
     problems: list[str] = []
     matched: dict[str, TargetColumn] = {}
     for field in schema:
@@ -113,10 +118,11 @@ def fit(schema: pa.Schema, writing: Writing, target: Target, where: str) -> Fit:
             f"the rows do not fit the table: {'; '.join(problems)}", where=where, advice=advice
         )
     keys = tuple((key, matched[key]) for key in writing.keys)
-    return Fit(tuple(matched.items()), keys, one_null)
+    return Fit(tuple(matched.items()), keys, one_null, target.is_partitioned)
 
 
-def _check_kind(target: Target, where: str) -> None:
+def check_kind(target: Target, where: str) -> None:
+    """Refused if rows would not come and stay with their mark, in the table or a partition."""
     if target.kind not in _TABLE_KINDS:
         what = _OTHER_KINDS.get(target.kind, "not a table")
         message = f"it is {what}: its rows and their mark would not be one transaction"
@@ -124,6 +130,16 @@ def _check_kind(target: Target, where: str) -> None:
     if not target.is_logged:
         message = "the table is unlogged: PostgreSQL empties it after a crash"
         raise Refused(message, where=where, advice="ALTER TABLE ... SET LOGGED")
+    for partition in target.partitions:
+        if partition.kind != "r":
+            what = _OTHER_KINDS.get(partition.kind, "not a table")
+            message = f"its partition {partition.name!r} is {what}, which commits by itself"
+            raise Refused(message, where=where, advice="DETACH it, or make it a plain table")
+        message = (
+            f"its partition {partition.name!r} is unlogged: PostgreSQL empties it after a crash"
+        )
+        advice = f"ALTER TABLE {quoted(partition.name)} SET LOGGED"
+        raise Refused(message, where=where, advice=advice)
 
 
 def _column(name: str, target: Target, problems: list[str]) -> TargetColumn | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lamina.connectors.keyed import KEYS, MODE
+from lamina.connectors.keyed import KEYS, MODE, ORDER_BY
 from lamina.connectors.kinds import (
     DeclaredOption,
     Extra,
@@ -82,6 +82,7 @@ POSTGRES = SinkKind(
         ),
         MODE,
         KEYS,
+        ORDER_BY,
         DeclaredOption(
             "sslmode",
             "As in every PostgreSQL client",
@@ -99,6 +100,17 @@ POSTGRES = SinkKind(
         DeclaredOption(
             "lock_timeout",
             "How long to wait for a lock that another session holds; by default 30 seconds",
+            OptionType.INTERVAL,
+        ),
+        DeclaredOption(
+            "answer_timeout",
+            "How long the server may take for a look-up or the next rows of a COPY, beside "
+            "`lock_timeout`; by default 60 seconds",
+            OptionType.INTERVAL,
+        ),
+        DeclaredOption(
+            "write_timeout",
+            "How long the server may take to write the rows of an epoch; by default 30 minutes",
             OptionType.INTERVAL,
         ),
     ),

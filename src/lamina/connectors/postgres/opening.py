@@ -6,7 +6,13 @@ from lamina.connectors.keyed import writing_of
 from lamina.connectors.kinds import Given, SinkContext
 from lamina.connectors.options import bad_option
 from lamina.connectors.postgres.fitting import check_schema
-from lamina.connectors.postgres.session import CONNECT_TIMEOUT_S, LOCK_TIMEOUT_MS, Server
+from lamina.connectors.postgres.session import (
+    ANSWER_TIMEOUT_MS,
+    CONNECT_TIMEOUT_S,
+    LOCK_TIMEOUT_MS,
+    WRITE_TIMEOUT_MS,
+    Server,
+)
 from lamina.connectors.postgres.sink import Place, PostgresSink
 
 _SSL = ("sslmode", "sslrootcert", "sslcert", "sslkey")
@@ -27,7 +33,7 @@ def open_sink(context: SinkContext) -> PostgresSink:
 
 
 def server_of(given: Given) -> Server:
-    connect_us, lock_us = given.microseconds("connect_timeout"), given.microseconds("lock_timeout")
+    timeout = given.microseconds
     return Server(
         host=given.text("host"),
         port=given.number("port"),
@@ -35,8 +41,10 @@ def server_of(given: Given) -> Server:
         user=given.text("user"),
         password=given.text("password"),
         ssl={name: given.text(name) for name in _SSL if given.text(name)},
-        connect_timeout_s=_at_least(connect_us, 1_000_000, CONNECT_TIMEOUT_S),
-        lock_timeout_ms=_at_least(lock_us, 1_000, LOCK_TIMEOUT_MS),
+        connect_timeout_s=_at_least(timeout("connect_timeout"), 1_000_000, CONNECT_TIMEOUT_S),
+        lock_timeout_ms=_at_least(timeout("lock_timeout"), 1_000, LOCK_TIMEOUT_MS),
+        answer_timeout_ms=_at_least(timeout("answer_timeout"), 1_000, ANSWER_TIMEOUT_MS),
+        write_timeout_ms=_at_least(timeout("write_timeout"), 1_000, WRITE_TIMEOUT_MS),
     )
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from lamina.connectors.keyed import WriteMode, Writing
 from lamina.connectors.postgres.fitting import (
     Fit,
+    check_kind,
     check_rights,
     check_surroundings,
     create_table,
@@ -39,7 +40,7 @@ from lamina.engine.ports import CHANGE, Change, Output, Publication
 from lamina.errors import StoreUnavailable
 from lamina.format.pipeline_record import Owner
 from lamina.os_errors import typed_errors
-from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner, judge_publish
+from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +114,12 @@ class PostgresSink:
             before = self._marks.lock()
             if before == NOWHERE:
                 raise self._marks.missing()
-            pipeline, generation = publication.pipeline, publication.generation
-            verdict = judge_publish(
-                before, publication.point, pipeline=pipeline, generation=generation
-            )
-            if verdict is Publish.DONE:
+            if publication.judge(before) is Publish.DONE:
                 self._session.roll_back()
                 return
             if publication.rows:
                 self._write(publication)
-            after = SinkPosition(pipeline, generation, publication.point)
+            after = publication.position
             self._marks.move(after, publication.rows)
             self._commit(after)
 
@@ -175,19 +172,32 @@ class PostgresSink:
     def _write(self, publication: Publication) -> None:
         assert self._writing is not None, "it was opened to write"
         lock_target(self._session, self._place.schema, self._place.table)
+        self._session.begin_to_write()
         if self._writing.mode is WriteMode.APPEND:
             schema, batches = peeked(staged_batches(publication))
-            self._writer(schema).append(schema, batches)
+            fitting = self._fit_now(schema)
+            self._writer(fitting).append(schema, batches)
         else:
             rows = staged_rows(publication)
             names = [name for name in rows.column_names if name != CHANGE]
-            self._writer(rows.select(names).schema).upsert(rows)
+            fitting = self._fit_now(rows.select(names).schema)
+            self._writer(fitting).upsert(rows, self._writing)
+        if fitting.is_partitioned:
+            # The lock keeps nobody from attaching a partition; those with rows are locked by now.
+            _, target = self._locked()
+            check_kind(target, self._session.where)
 
-    def _writer(self, schema: pa.Schema) -> EpochWriter:
+    def _fit_now(self, schema: pa.Schema) -> Fit:
         """By the columns that come: an epoch may have been decided before the stream changed."""
+        around, target = self._locked()
+        return self._fit(around, target, schema)
+
+    def _locked(self) -> tuple[Surroundings, Target]:
         around = look_around(self._session, self._place.schema, self._place.table)
         assert around.target is not None, "it is locked"
-        fitting = self._fit(around, around.target, schema)
+        return around, around.target
+
+    def _writer(self, fitting: Fit) -> EpochWriter:
         return EpochWriter(self._session, self._place.quoted, fitting)
 
     def _commit(self, after: SinkPosition) -> None:

@@ -14,6 +14,7 @@ from lamina.connectors.postgres.types import ENUM
 # One statement, one answer, in JSON: it is asked in every epoch that has rows.
 # A domain is what it is made of, however deep; an array is a list of its elements. The unique
 # indexes are those that ON CONFLICT can go by: valid, immediate, of plain columns, for all rows.
+# With an INSERT or UPDATE rule there is no ON CONFLICT; of UPDATE rules even if they are disabled.
 _LOOK = """
 WITH RECURSIVE place AS (
     SELECT n.oid AS schema_id, c.oid AS id, c.relkind, c.relpersistence
@@ -47,6 +48,17 @@ WITH RECURSIVE place AS (
       FROM place JOIN pg_index i ON i.indrelid = place.id
      WHERE i.indisunique AND i.indisvalid AND i.indimmediate
        AND i.indpred IS NULL AND i.indexprs IS NULL
+), partitions AS (
+    SELECT c.relname AS name, c.relkind AS kind, c.relpersistence = 'p' AS is_logged
+      FROM place CROSS JOIN LATERAL pg_partition_tree(place.id) AS tree
+      JOIN pg_class c ON c.oid = tree.relid
+     WHERE place.relkind = 'p' AND tree.isleaf AND c.oid <> place.id
+       AND (c.relkind <> 'r' OR c.relpersistence <> 'p')
+     ORDER BY c.relname
+), rules AS (
+    SELECT w.rulename AS name FROM place JOIN pg_rewrite w ON w.ev_class = place.id
+     WHERE w.ev_type = '2' OR (w.ev_type = '3' AND w.ev_enabled NOT IN ('D', 'R'))
+     ORDER BY w.rulename
 )
 SELECT json_build_object(
            'has_schema', schema_id IS NOT NULL, 'is_there', id IS NOT NULL, 'kind', relkind,
@@ -54,6 +66,8 @@ SELECT json_build_object(
            'version', current_setting('server_version_num')::int,
            'columns', (SELECT coalesce(json_agg(columns), '[]') FROM columns),
            'unique', (SELECT coalesce(json_agg(indexes), '[]') FROM indexes),
+           'partitions', (SELECT coalesce(json_agg(partitions), '[]') FROM partitions),
+           'rules', (SELECT coalesce(json_agg(name), '[]') FROM rules),
            'rights', json_build_object(
                'temporary', has_database_privilege(current_database(), 'TEMPORARY'),
                'usage', has_schema_privilege(schema_id, 'USAGE'),
@@ -85,6 +99,15 @@ class TargetColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class Partition:
+    """One that holds rows, at any depth."""
+
+    name: str
+    kind: str
+    is_logged: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """A table that is there."""
 
@@ -92,6 +115,12 @@ class Target:
     kind: str
     is_logged: bool
     unique: tuple[tuple[frozenset[str], bool], ...]  # columns; whether null is a value like others
+    partitions: tuple[Partition, ...] = ()  # those that are not plain tables, or are unlogged
+    rules: tuple[str, ...] = ()  # that keep ON CONFLICT from working
+
+    @property
+    def is_partitioned(self) -> bool:
+        return self.kind == "p"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +153,8 @@ def _target(seen: Mapping[str, Any]) -> Target:
         kind=seen["kind"],
         is_logged=seen["is_logged"],
         unique=tuple((frozenset(each["columns"]), each["one_null"]) for each in seen["unique"]),
+        partitions=tuple(Partition(**each) for each in seen["partitions"]),
+        rules=tuple(seen["rules"]),
     )
 
 

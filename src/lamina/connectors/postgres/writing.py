@@ -12,7 +12,7 @@ from itertools import chain
 
 import pyarrow as pa
 
-from lamina.connectors.keyed import last_of_each_key
+from lamina.connectors.keyed import Writing, last_of_each_key
 from lamina.connectors.postgres.fitting import Fit
 from lamina.connectors.postgres.names import listed, quoted
 from lamina.connectors.postgres.session import Session
@@ -34,10 +34,10 @@ class EpochWriter:
 
     def append(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
         self._stage(ROWS, schema, batches)
-        self._session.run("insert the rows", self._insert())
+        self._session.run("insert the rows", self._insert(), writes=True)
 
-    def upsert(self, rows: pa.Table) -> None:
-        changes = last_of_each_key(rows, tuple(name for name, _ in self._fit.keys))
+    def upsert(self, rows: pa.Table, writing: Writing) -> None:
+        changes = last_of_each_key(rows, writing)
         upserts, deletes = changes.upserts, changes.deletes
         if not self._fit.one_null:
             self._check_nulls(upserts)
@@ -51,7 +51,7 @@ class EpochWriter:
             self._delete(deletes)
         if upserts.num_rows:
             sql = self._insert() + self._in_order() + self._on_conflict()
-            self._session.run("insert or update the rows", sql)
+            self._session.run("insert or update the rows", sql, writes=True)
 
     # statements
 
@@ -86,16 +86,19 @@ class EpochWriter:
     def _delete(self, deletes: pa.Table) -> None:
         """A null is equal to a null; only keys with one are looked for without an index."""
         keys = self._fit.keys
-        delete = f"DELETE FROM {self._table} AS t USING pg_temp.{GONE} AS s WHERE"
+        # Tables that inherit from a plain one are not the sink's; partitions are.
+        table = self._table if self._fit.is_partitioned else f"ONLY {self._table}"
+        delete = f"DELETE FROM {table} AS t USING pg_temp.{GONE} AS s WHERE"
         equal = " AND ".join(f"t.{quoted(c.name)} = {_cast('s', (name, c))}" for name, c in keys)
-        self._session.run("delete rows", f"{delete} {equal}")
+        self._session.run("delete rows", f"{delete} {equal}", writes=True)
         if any(deletes[name].null_count for name, _ in keys):
             same = " AND ".join(
                 f"t.{quoted(c.name)} IS NOT DISTINCT FROM {_cast('s', (name, c))}"
                 for name, c in keys
             )
             null = " OR ".join(f"s.{quoted(name)} IS NULL" for name, _ in keys)
-            self._session.run("delete rows with a null", f"{delete} {same} AND ({null})")
+            sql = f"{delete} {same} AND ({null})"
+            self._session.run("delete rows with a null", sql, writes=True)
 
     # what only the data can tell
 
@@ -119,7 +122,7 @@ class EpochWriter:
             f"SELECT count(*)::bigint AS pairs FROM pg_temp.{ROWS} AS s JOIN pg_temp.{GONE} AS g "
             f"ON {equal}"
         )
-        (found,) = self._session.query("compare keys", sql)
+        (found,) = self._session.query("compare keys", sql, writes=True)
         if found["pairs"]:
             raise Refused(
                 "keys that differ in the stream are equal in the table, and one is deleted",
