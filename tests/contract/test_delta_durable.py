@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 from pathlib import Path
@@ -150,6 +151,80 @@ def test_the_log_of_a_thousand_versions_is_loaded_from_its_checkpoint(tmp_path: 
     entries = list((shop.table / "_delta_log").glob("*.json"))
     assert len(entries) < 40
     assert shop.open().position().point == shop.publication(110).point
+
+
+def checkpoints(shop: DeltaShop) -> list[int]:
+    log = shop.table / "_delta_log"
+    return sorted(int(path.name.split(".")[0]) for path in log.glob("*.checkpoint.parquet"))
+
+
+@pytest.mark.parametrize("starts", [1, 2])
+def test_a_log_whose_epochs_are_two_versions_each_gets_checkpoints(
+    tmp_path: Path, starts: int
+) -> None:
+    """After a second start every epoch ended at an odd version, and none was one of the tenth."""
+    shop = DeltaShop(tmp_path, options={"compact": "1"})
+    for generation in range(1, starts + 1):
+        sink = shop.open()
+        sink.fence(generation, PIPELINE)
+    for epoch in range(1, 30):
+        given = rows((epoch, MONDAY, "a"))
+        sink.publish(shop.publication(epoch, given, generation=starts))
+    found = checkpoints(shop)
+    assert len(found) >= 5
+    assert all(9 < later - earlier < 12 for earlier, later in itertools.pairwise([0, *found]))
+
+
+def test_checkpoints_of_others_count_and_a_new_process_does_not_repeat_them(
+    tmp_path: Path,
+) -> None:
+    shop = DeltaShop(tmp_path)
+    sink = claimed(shop)
+    for epoch in range(1, 8):
+        sink.publish(shop.publication(epoch))
+    DeltaTable(str(shop.table)).create_checkpoint()
+    (theirs,) = checkpoints(shop)
+    for epoch in range(8, 16):
+        shop.open().publish(shop.publication(epoch))
+    assert checkpoints(shop) == [theirs]
+    for epoch in range(16, 20):
+        shop.open().publish(shop.publication(epoch))
+    assert checkpoints(shop) == [theirs, theirs + 10]
+
+
+def test_the_table_says_how_often_its_log_gets_a_checkpoint(tmp_path: Path) -> None:
+    shop = DeltaShop(tmp_path)
+    sink = claimed(shop)
+    properties = {"delta.checkpointInterval": "3"}
+    DeltaTable(str(shop.table)).alter.set_table_properties(properties)
+    for epoch in range(1, 9):
+        sink.publish(shop.publication(epoch))
+    assert checkpoints(shop) == [3, 6, 9]
+
+
+def test_old_entries_stay_if_the_table_says_so(tmp_path: Path) -> None:
+    shop = DeltaShop(tmp_path)
+    sink = claimed(shop)
+    properties = {
+        "delta.logRetentionDuration": "interval 0 seconds",
+        "delta.enableExpiredLogCleanup": "false",
+        "delta.checkpointInterval": "2",
+    }
+    DeltaTable(str(shop.table)).alter.set_table_properties(properties)
+    for epoch in range(1, 31):
+        sink.publish(shop.publication(epoch))
+    assert len(list((shop.table / "_delta_log").glob("*.json"))) == shop.versions() + 1
+
+
+def test_a_torn_note_of_the_last_checkpoint_does_not_stop_the_sink(tmp_path: Path) -> None:
+    shop = DeltaShop(tmp_path)
+    sink = claimed(shop)
+    for epoch in range(1, 15):
+        sink.publish(shop.publication(epoch))
+    (shop.table / "_delta_log" / "_last_checkpoint").write_bytes(b"")
+    for epoch in range(15, 21):
+        sink.publish(shop.publication(epoch))
+    assert checkpoints(shop) == [10, 20]
 
 
 def test_a_copy_of_a_table_is_the_same_table(tmp_path: Path) -> None:

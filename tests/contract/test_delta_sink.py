@@ -184,10 +184,10 @@ def keyed(root: Path, **options: str) -> DeltaShop:
 
 
 def test_a_row_replaces_the_one_with_the_same_key(tmp_path: Path) -> None:
-    shop = keyed(tmp_path)
+    shop = keyed(tmp_path, order_by="v")
     sink = claimed(shop)
     sink.publish(shop.publication(1, rows((1, MONDAY, "a"), (2, MONDAY, "b"), (None, None, "n"))))
-    sink.publish(shop.publication(2, rows((2, TUESDAY, "c"), (3, None, "d"), (2, None, "e"))))
+    sink.publish(shop.publication(2, rows((2, None, "e"), (3, None, "d"), (2, TUESDAY, "c"))))
     sink.publish(shop.publication(3, rows((None, MONDAY, "m"))))
     assert shop.listed() == [(1, MONDAY, "a"), (2, None, "e"), (3, None, "d"), (None, MONDAY, "m")]
 
@@ -206,7 +206,8 @@ def test_a_stream_of_changes_deletes_what_it_says(tmp_path: Path) -> None:
 
 
 def test_a_key_may_have_several_columns_and_move_to_another_partition(tmp_path: Path) -> None:
-    shop = DeltaShop(tmp_path, options={"keys": "K, v", "partition_by": "day"})
+    options = {"keys": "K, v", "partition_by": "day"}
+    shop = DeltaShop(tmp_path, keys=("k", "v"), options=options)
     sink = claimed(shop)
     first = [(1, MONDAY, "a"), (1, MONDAY, "b"), (2, MONDAY, "a"), (1, None, None)]
     sink.publish(shop.publication(1, rows(*first)))
@@ -375,6 +376,37 @@ def test_the_whole_digest_and_the_owner_come_back(tmp_path: Path) -> None:
     renamed = Owner(owner.id, "renamed")
     assert shop.open().fence(4, renamed).pipeline == renamed
     assert shop.open().position().pipeline == renamed
+
+
+def test_two_sinks_cannot_share_a_table(tmp_path: Path) -> None:
+    """By an alias of its path, for one: the second would find its epoch done already."""
+    shop = DeltaShop(tmp_path)
+    claimed(shop).publish(shop.publication(1, rows((1, MONDAY, "a"))))
+    other = DeltaShop(tmp_path, sink="other").open()
+    for write in (
+        lambda: other.fence(1, PIPELINE),
+        lambda: other.publish(shop.publication(1, rows((2, MONDAY, "b")))),
+    ):
+        with pytest.raises(Refused, match="belongs to the sink 'out', not to 'other'") as raised:
+            write()
+        assert "lamina.sink" in raised.value.advice
+    renamed = {"lamina.sink": "other"}
+    table = DeltaTable(str(shop.table))
+    table.alter.set_table_properties(renamed, raise_if_not_exists=False)
+    assert other.fence(2, PIPELINE).point == shop.publication(1).point
+
+
+def test_a_mark_from_before_sinks_were_named_gets_the_name_with_the_next_claim(
+    tmp_path: Path,
+) -> None:
+    shop = DeltaShop(tmp_path)
+    sink = claimed(shop)
+    table = DeltaTable(str(shop.table))
+    table.alter.set_table_properties({"lamina.sink": ""}, raise_if_not_exists=False)
+    sink.publish(shop.publication(1, rows((1, MONDAY, "a"))))
+    assert shop.open().fence(2, PIPELINE).point == shop.publication(1).point
+    assert DeltaTable(str(shop.table)).metadata().configuration["lamina.sink"] == "out"
+    assert [row[0] for row in shop.listed()] == [1]
 
 
 def test_asking_for_the_position_creates_nothing(tmp_path: Path) -> None:

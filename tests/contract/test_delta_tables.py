@@ -78,6 +78,22 @@ def test_missing_columns_are_added_if_that_is_wanted(tmp_path: Path) -> None:
     assert shop.listed() == [(1, MONDAY, "a", None, None), (2, MONDAY, "b", None, 7)]
 
 
+def test_a_column_that_vanished_is_missed_though_columns_may_be_added(tmp_path: Path) -> None:
+    """A new start adds it again; in the middle of a run its values would be lost in silence."""
+    shop = DeltaShop(tmp_path, options={"merge_schema": "true"})
+    sink = claimed(shop)
+    sink.publish(shop.publication(1, rows((1, MONDAY, "a"))))
+    theirs = pa.table({"k": pa.array([9], pa.int64())})
+    write_deltalake(str(shop.table), theirs, mode="overwrite", schema_mode="overwrite")
+    with pytest.raises(Refused, match="lost the column 'day', 'v'"):
+        sink.publish(shop.publication(2, rows((2, MONDAY, "b"))))
+    assert shop.listed() == [(9,)]
+    again = shop.open()
+    again.fence(2, PIPELINE)
+    again.publish(shop.publication(2, rows((2, MONDAY, "b")), generation=2))
+    assert shop.listed() == [(2, MONDAY, "b"), (9, None, None)]
+
+
 def test_columns_that_the_stream_lacks_are_null_and_kept_by_upserts(tmp_path: Path) -> None:
     shop = DeltaShop(tmp_path, options={"keys": "k"})
     theirs = pa.table({"k": [1, 2], "extra": ["x", "y"]})
@@ -104,6 +120,29 @@ def test_a_null_where_the_table_wants_none_is_refused_with_nothing_changed(
         sink.publish(shop.publication(1, rows((1, None, "a"), (None, None, "b"))))
     assert sink.position().point is None
     assert shop.listed() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.list_(pa.string()), ["x"]),
+        (pa.map_(pa.string(), pa.int64()), [("x", 1)]),
+        (pa.struct({"x": pa.string()}), {"x": None}),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"keys": "k"}])
+def test_a_null_in_a_nested_column_that_is_not_null_is_refused(
+    tmp_path: Path, kind: pa.DataType, value: object, options: dict[str, str]
+) -> None:
+    schema = pa.schema([("k", pa.int64()), ("t", kind)])
+    shop = DeltaShop(tmp_path, schema, options=options)
+    made(shop, pa.schema([("k", pa.int64()), pa.field("t", kind, nullable=False)]))
+    sink = claimed(shop)
+    with pytest.raises(Refused, match="NULL for 't'"):
+        sink.publish(shop.publication(1, rows((1, value), (2, None), schema=schema)))
+    assert shop.listed() == []
+    sink.publish(shop.publication(1, rows((1, value), (2, value), schema=schema)))
+    assert shop.listed() == [(1, value), (2, value)]
 
 
 def test_the_partitions_of_a_table_are_its_own(tmp_path: Path) -> None:

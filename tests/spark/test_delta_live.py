@@ -37,12 +37,7 @@ TEXT = f"""
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     made = Place(tmp_path)
-    keys = ["a", "b", "Ω", None, ""]
-    rows = [
-        {"k": keys[n % 5], "v": n * 37 - 500, "at": f"{1900 + n}-03-01T00:00:00.{n:06d}Z"}
-        for n in range(120)
-    ]
-    made.put_json([rows[:40], rows[40:80], rows[80:]])
+    made.put_moments(["a", "b", "Ω", None, ""])
     return made
 
 

@@ -35,6 +35,11 @@ def rows(*values: tuple[Any, ...], schema: pa.Schema = ROW) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
+def _named(given: Mapping[str, str]) -> tuple[str, ...] | None:
+    """The stream is grouped by what the option `keys` names."""
+    return tuple(key.strip() for key in given["keys"].split(",")) if "keys" in given else None
+
+
 @dataclass
 class DeltaShop:
     """One table, its sink, and a home with staged files."""
@@ -45,6 +50,7 @@ class DeltaShop:
     keys: tuple[str, ...] | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     name: str = "table"
+    sink: str = "out"
 
     @property
     def table(self) -> Path:
@@ -52,13 +58,14 @@ class DeltaShop:
 
     def open(self, hook: Hook = nothing, **options: str) -> Sink:
         given = {"path": self.name, **self.options, **options}
-        sink = DeclaredSink("out", "s", "delta", {k: Option("${X}", v) for k, v in given.items()})
+        written = {k: Option("${X}", v) for k, v in given.items()}
+        sink = DeclaredSink(self.sink, "s", "delta", written)
         context = SinkContext(
             sink,
             check_sink(sink, self.root),
             LocalNotes(self.root / "home"),
             StringIO(),
-            Output(self.schema, self.change, self.keys),
+            Output(self.schema, self.change, self.keys or _named(given)),
         )
         return open_delta(context, hook)
 

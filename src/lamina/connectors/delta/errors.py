@@ -36,7 +36,7 @@ class TableErrors:
     def typed(self) -> Iterator[None]:
         try:
             yield
-        except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
+        except (DeltaError, OSError, ValueError, OverflowError, pa.ArrowException) as error:
             raise self.of(error) from None  # the text of the original may hold a signed address
         except BaseException as error:
             if type(error).__name__ != "PanicException":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lamina.connectors.keyed import KEYS, MODE
+from lamina.connectors.keyed import KEYS, MODE, ORDER_BY
 from lamina.connectors.kinds import DeclaredOption, Extra, Given, OptionType, SinkContext, SinkKind
 from lamina.connectors.options import bad_option
 from lamina.connectors.store_options import STORE_OPTIONS, check_store_options
@@ -54,6 +54,7 @@ DELTA = SinkKind(
         DeclaredOption("partition_by", "Columns to partition a new table by", OptionType.COLUMNS),
         MODE,
         KEYS,
+        ORDER_BY,
         DeclaredOption(
             "merge_schema",
             "Add columns to the table that it lacks; otherwise such a stream is refused",

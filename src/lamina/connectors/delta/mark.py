@@ -5,6 +5,7 @@
     lamina.digest.1 to .5    the SHA-256 of its COMMIT, thirteen hexadecimal digits each
     lamina.pipeline.id       property of the table: whose it is, for ever
     lamina.pipeline.name     property of the table: what that pipeline was called last
+    lamina.sink              property of the table: the sink that writes it; older marks lack it
 
 A version of an application transaction is one whole number, hence the pieces; 52 bits go through
 every reader of JSON unharmed. Transactions are kept by checkpoints of the log, and by vacuum.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from lamina.errors import Refused
 from lamina.format.commit import Point
 from lamina.format.pipeline_record import Owner
 from lamina.protocol.sinks import SinkPosition
@@ -22,6 +24,7 @@ GENERATION = "lamina.generation"
 EPOCH = "lamina.epoch"
 PIPELINE_ID = "lamina.pipeline.id"
 PIPELINE_NAME = "lamina.pipeline.name"
+SINK = "lamina.sink"
 
 _DIGITS = 13
 _SIZE = 64
@@ -37,8 +40,19 @@ def transactions(generation: int, point: Point | None) -> dict[str, int]:
     return {GENERATION: generation, EPOCH: point.epoch, **digest}
 
 
-def properties(pipeline: Owner) -> dict[str, str]:
-    return {PIPELINE_ID: pipeline.id, PIPELINE_NAME: pipeline.name}
+def properties(pipeline: Owner, sink: str) -> dict[str, str]:
+    return {PIPELINE_ID: pipeline.id, PIPELINE_NAME: pipeline.name, SINK: sink}
+
+
+def check_sink(named: str, sink: str, where: str) -> None:
+    """A table takes the rows of one sink: two would move one mark, and lose rows of one of them."""
+    if named not in ("", sink):
+        raise Refused(
+            f"the table belongs to the sink {named!r}, not to {sink!r}",
+            where=where,
+            advice=f"Give each sink a table of its own. If {named!r} was renamed, set the table "
+            f"property {SINK} to {sink!r}",
+        )
 
 
 def read_position(

@@ -7,6 +7,7 @@ before anybody is told that it is there.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from io import BytesIO
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from lamina.clock import SystemClock
 from lamina.connectors.delta.mark import GENERATION
-from lamina.connectors.delta.stats import FileStats, read_stats
+from lamina.connectors.delta.stats import FileStats, StatsWanted, read_stats
 from lamina.connectors.staged import open_proven, prove
 from lamina.disk.files import Files, LocalFiles, create_once, make_folder
 from lamina.engine.ports import Publication
@@ -39,6 +40,14 @@ def _entry_name(version: int) -> str:
     return f"{version:020d}.json"
 
 
+def _checkpoint_version(data: bytes) -> int:
+    """By `_last_checkpoint`; 0 if a power cut has left nothing useful of it."""
+    try:
+        return int(json.loads(data)["version"])
+    except (ValueError, KeyError, TypeError):
+        return 0
+
+
 class Place(Protocol):
     """Data files of one table, and what makes its log durable."""
 
@@ -52,12 +61,9 @@ class Place(Protocol):
         ...
 
     def put_staged(
-        self, name: str, publication: Publication, file: Staged, *, absent: Iterable[str]
+        self, name: str, publication: Publication, file: Staged, *, wanted: StatsWanted
     ) -> FileStats:
-        """A staged file, proven, under *name* in the table; the same one twice is not an error.
-
-        *absent* are columns of the table that it does not have.
-        """
+        """A staged file, proven, under *name* in the table; the same one twice is not an error."""
         ...
 
     def put(self, name: str, data: pa.Buffer) -> None:
@@ -78,6 +84,10 @@ class Place(Protocol):
 
     def sync_log(self, versions: Iterable[int]) -> None:
         """Make versions of the table durable, up to one that a sink wrote or one that is gone."""
+        ...
+
+    def last_checkpoint(self) -> int:
+        """The newest version with a checkpoint of the log, by the file that says so; or 0."""
         ...
 
     def sync_checkpoint(self, version: int) -> None: ...
@@ -106,7 +116,7 @@ class LocalPlace:
                     self._files.unlink(self._folder / name)  # of a process that is gone or fenced
 
     def put_staged(
-        self, name: str, publication: Publication, file: Staged, *, absent: Iterable[str]
+        self, name: str, publication: Publication, file: Staged, *, wanted: StatsWanted
     ) -> FileStats:
         """The name follows from the bytes: what is there is the same file, or damaged."""
         path = self._folder / name
@@ -118,7 +128,7 @@ class LocalPlace:
                 with self._files.open(path) as opened:
                     prove(opened, file, publication.staged.where(file))
                     opened.seek(0)
-                    return read_stats(opened, absent)
+                    return read_stats(opened, wanted)
             except Corrupt:
                 self._files.unlink(path)
                 raise
@@ -168,6 +178,13 @@ class LocalPlace:
             self._files.sync(self._log)
             self._hook("log synced")
 
+    def last_checkpoint(self) -> int:
+        with typed_errors(self._log):
+            try:
+                return _checkpoint_version((self._log / LAST_CHECKPOINT).read_bytes())
+            except FileNotFoundError:
+                return 0
+
     def sync_checkpoint(self, version: int) -> None:
         with typed_errors(self._log):
             self._sync_file(self._log / f"{version:020d}.checkpoint.parquet")
@@ -206,13 +223,13 @@ class RemotePlace:
             self._probed = True
 
     def put_staged(
-        self, name: str, publication: Publication, file: Staged, *, absent: Iterable[str]
+        self, name: str, publication: Publication, file: Staged, *, wanted: StatsWanted
     ) -> FileStats:
         with (
             typed_errors(publication.staged.where(file)),
             open_proven(publication, file) as opened,
         ):
-            stats = read_stats(opened, absent)
+            stats = read_stats(opened, wanted)
             opened.seek(0)
             path = publication.staged.local_path(file)
             self._hook("put")
@@ -240,6 +257,12 @@ class RemotePlace:
 
     def sync_log(self, versions: Iterable[int]) -> None:
         """What can be read from an object store is durable."""
+
+    def last_checkpoint(self) -> int:
+        try:
+            return _checkpoint_version(self._opened().get(f"{LOG}/{LAST_CHECKPOINT}"))
+        except NotFound:
+            return 0
 
     def sync_checkpoint(self, version: int) -> None:
         """The same."""

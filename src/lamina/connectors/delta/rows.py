@@ -1,4 +1,4 @@
-"""Rows as data files of a Delta table: split by partition, replaced by key, small files merged.
+"""Rows as data files of a Delta table: split by partition, and replaced by key.
 
 A file of a table never changes. To replace rows, the files that have them are written again without
 them, and the version that adds the new files removes the old ones.
@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from functools import partial
 from typing import Self
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +19,7 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction, RemoveAction
 
 from lamina.clock import Clock
+from lamina.connectors.delta.active import active_files
 from lamina.connectors.delta.place import Place
 from lamina.connectors.delta.schema import TableColumns
 from lamina.connectors.delta.stats import read_stats
@@ -28,8 +27,8 @@ from lamina.connectors.keyed import KeyedRows
 from lamina.errors import Refused
 
 FILE_ROWS = 1 << 20
-SMALL_BYTES = 32 << 20
-MERGED_BYTES = 128 << 20
+POOL_BYTES_MAX = 128 << 20
+"""Rows that are held in memory on their way into new files; in a file they are fewer bytes."""
 
 _ORDERED = (pa.types.is_integer, pa.types.is_date, pa.types.is_string)
 
@@ -68,16 +67,70 @@ class NewFiles:
             for start in range(0, part.num_rows, FILE_ROWS):
                 self._write(values, part.slice(start, FILE_ROWS))
 
+    def write_merged(self, values: Mapping[str, object], tables: Iterable[pa.Table]) -> None:
+        """*tables* of one partition as one file; nothing more than a row group is held."""
+        encoded = {name: encode(name, value, self.place.where) for name, value in values.items()}
+        written = pa.schema([each for each in self.columns.schema if each.name not in values])
+        with OpenFile(written) as file:
+            pool = Pool(lambda rows: file.write(rows.select(written.names)), self.columns.schema)
+            for rows in tables:
+                pool.add(rows)
+            pool.flush()
+        self._put(encoded, file.data())
+
     def _write(self, values: PartitionValues, rows: pa.Table) -> None:
-        sink = pa.BufferOutputStream()
-        repeated = [each.name for each in rows.schema if pa.types.is_string(each.type)]
-        pq.write_table(rows, sink, use_dictionary=repeated)  # numbers take longer with one
-        data = sink.getvalue()
+        with OpenFile(rows.schema) as file:
+            file.write(rows)
+        self._put(values, file.data())
+
+    def _put(self, values: PartitionValues, data: pa.Buffer) -> None:
         name = self.name(len(self.adds))
         stats = read_stats(pa.BufferReader(data)).text
         now = self.clock.now_ms()
         self.adds.append(AddAction(name, data.size, values, now, self.data_change, stats))
         self.place.put(name, data)
+
+
+class OpenFile:
+    """A Parquet file on its way, in memory; a row group for each write."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        repeated = [each.name for each in schema if pa.types.is_string(each.type)]
+        self._sink = pa.BufferOutputStream()
+        # What must not be null is checked before; numbers take longer with a dictionary.
+        plain = pa.schema([pa.field(each.name, each.type) for each in schema])
+        self._writer = pq.ParquetWriter(self._sink, plain, use_dictionary=repeated)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+
+    def write(self, rows: pa.Table) -> None:
+        self._writer.write_table(rows, row_group_size=FILE_ROWS)
+
+    def data(self) -> pa.Buffer:
+        return self._sink.getvalue()
+
+
+class Pool:
+    """Rows that are gathered until they are worth writing."""
+
+    def __init__(self, write: Callable[[pa.Table], None], schema: pa.Schema) -> None:
+        self._write, self._schema = write, schema
+        self._tables: list[pa.Table] = []
+
+    def add(self, rows: pa.Table) -> None:
+        self._tables.append(with_columns(rows, self._schema))
+        size = sum(table.nbytes for table in self._tables)
+        if size >= POOL_BYTES_MAX or sum(table.num_rows for table in self._tables) >= FILE_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        tables, self._tables = self._tables, []
+        if tables:
+            self._write(pa.concat_tables(tables))
 
 
 def with_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -118,14 +171,24 @@ def by_partition(
     rest = rows.drop_columns(list(columns))
     for group in range(groups.num_rows):
         numbers = groups["row_list"][group].values
-        found = [groups[name][group].as_py() for name in keys.column_names]
+        found = [groups[name][group] for name in keys.column_names]
         values = {
-            name: _encode(name, value, where) for name, value in zip(columns, found, strict=True)
+            name: encode(name, _python(name, value, where), where)
+            for name, value in zip(columns, found, strict=True)
         }
         yield values, rest.take(numbers)
 
 
-def _encode(column: str, value: object, where: str) -> str | None:
+def _python(column: str, value: pa.Scalar, where: str) -> object:
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        message = f"{column!r} is beyond the year 9999, and partitions of a Delta table are not"
+        advice = "Filter such rows out in the SELECT, or do not partition by it"
+        raise Refused(message, where=where, advice=advice) from None
+
+
+def encode(column: str, value: object, where: str) -> str | None:
     """As the Delta protocol writes values of partitions."""
     if value is None:
         return None
@@ -147,34 +210,28 @@ def replace_rows(
     """Write the new rows, and again the files that have old ones; what is removed for that."""
     touched = pa.concat_tables([rows.upserts.select(keys), rows.deletes])
     removed: list[RemoveAction] = []
-    kept: list[pa.Table] = []
-    for path, read in _data_files(table, _may_have(touched)):
-        stays = _rows_without(read(columns=list(keys)), touched)
+    pool = Pool(files.write, files.columns.schema)
+    where = files.place.where
+    for file in active_files(table, _may_have(touched), where):
+        stays = _rows_without(file.read(keys), touched)
         if stays is None:
             continue
-        removed.append(RemoveAction(path, True, files.clock.now_ms()))
-        kept.append(read().take(stays))
-        if sum(each.num_rows for each in kept) >= FILE_ROWS:
-            files.write(_joined(kept, files.columns.schema))
-            kept.clear()
-    files.write(_joined([*kept, rows.upserts], files.columns.schema))
+        removed.append(file.removed(files.clock.now_ms(), where, data_change=True))
+        for kept in _parts(file.row_groups(), stays):
+            pool.add(kept)
+    pool.add(rows.upserts)
+    pool.flush()
     return removed
 
 
-def _joined(tables: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
-    return pa.concat_tables([with_columns(table, schema) for table in tables])
-
-
-def _data_files(
-    table: DeltaTable, wanted: Callable[[pa.Table], pa.ChunkedArray]
-) -> Iterator[tuple[str, Callable[..., pa.Table]]]:
-    """Files by their path as the log has it, and how to read each; those that are *wanted*."""
-    adds = pa.table(table.get_add_actions(flatten=True))
-    paths = {unquote(path): path for path in adds.filter(wanted(adds))["path"].to_pylist()}
-    dataset = table.to_pyarrow_dataset()
-    for fragment in dataset.get_fragments():  # a filter here would leave out too many: see stats.py
-        if fragment.path in paths:
-            yield paths[fragment.path], partial(fragment.to_table, schema=dataset.schema)
+def _parts(tables: Iterable[pa.Table], numbers: pa.Array) -> Iterator[pa.Table]:
+    """The rows with these *numbers*, in their order, of tables that are one after the other."""
+    wanted, start = numbers.to_numpy(zero_copy_only=False), 0
+    for table in tables:
+        end = start + table.num_rows
+        inside = wanted[np.searchsorted(wanted, start) : np.searchsorted(wanted, end)]
+        yield table.take(pa.array(inside - start))
+        start = end
 
 
 def _may_have(touched: pa.Table) -> Callable[[pa.Table], pa.ChunkedArray]:
@@ -208,39 +265,3 @@ def _rows_without(keys: pa.Table, touched: pa.Table) -> pa.Array | None:
     untouched = groups.filter(pc.greater_equal(groups["row_min"], 0))
     stays = pc.list_flatten(untouched["row_list"]).combine_chunks()
     return None if len(stays) == keys.num_rows else stays.take(pc.sort_indices(stays))
-
-
-# small files
-
-
-def merge_small(table: DeltaTable, files: NewFiles) -> list[RemoveAction]:
-    """Write the rows of small files into fewer ones; what is removed for that."""
-    removed: list[RemoveAction] = []
-    small = dict(_data_files(table, _is_small))
-    for paths in _bins(pa.table(table.get_add_actions(flatten=True)), files.columns.partition_by):
-        files.write(_joined([small[path]() for path in paths], files.columns.schema))
-        removed += [RemoveAction(path, False, files.clock.now_ms()) for path in paths]
-    return removed
-
-
-def _is_small(adds: pa.Table) -> pa.ChunkedArray:
-    return pc.less(adds["size_bytes"], SMALL_BYTES)
-
-
-def _bins(adds: pa.Table, partition_by: tuple[str, ...]) -> Iterator[list[str]]:
-    """Small files of one partition, up to the size of a merged one."""
-    bins: dict[str, list[Mapping[str, object]]] = {}
-    for add in adds.filter(_is_small(adds)).to_pylist():
-        partition = repr([add[f"partition.{name}"] for name in partition_by])
-        bins.setdefault(partition, []).append(add)
-    for small in bins.values():
-        paths: list[str] = []
-        size = 0
-        for add in small:
-            paths.append(str(add["path"]))
-            size += int(str(add["size_bytes"]))
-            if size >= MERGED_BYTES:
-                yield paths
-                paths, size = [], 0
-        if len(paths) > 1:
-            yield paths

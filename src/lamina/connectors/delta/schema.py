@@ -173,6 +173,14 @@ class Wanted:
         """What the table lacks of the stream's columns."""
         return [name for name in self.schema.names if name not in columns.schema.names]
 
+    def check_none_missing(self, columns: TableColumns, where: str) -> None:
+        """Also with merge_schema: a column that is missing in the middle of a run was dropped."""
+        if missing := self.missing(columns):
+            names = ", ".join(map(repr, missing))
+            message = f"the table has lost the column {names}, which the stream writes"
+            advice = "Restore it; or start again with merge_schema 'true', which adds it anew"
+            raise Refused(message, where=where, advice=advice)
+
     def _misfits(self, columns: TableColumns) -> Iterator[tuple[str, str]]:
         there = {name.lower(): name for name in columns.schema.names}
         for field in self.schema:

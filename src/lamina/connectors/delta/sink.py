@@ -21,9 +21,12 @@ from deltalake.transaction import AddAction, RemoveAction
 from lamina.clock import Clock, SystemClock, new_writer_id
 from lamina.connectors.delta.errors import TableErrors
 from lamina.connectors.delta.kind import DELIVERY
+from lamina.connectors.delta.mark import check_sink
 from lamina.connectors.delta.place import Hook, LocalPlace, Place, RemotePlace
-from lamina.connectors.delta.rows import NewFiles, merge_small, null_refused, replace_rows
+from lamina.connectors.delta.rows import NewFiles, null_refused, replace_rows
 from lamina.connectors.delta.schema import TableColumns, Wanted, partition_columns, table_schema
+from lamina.connectors.delta.small import merge_small
+from lamina.connectors.delta.stats import StatsWanted
 from lamina.connectors.delta.table import SeenTable
 from lamina.connectors.keyed import WriteMode, last_of_each_key, writing_of
 from lamina.connectors.kinds import SinkContext
@@ -34,7 +37,7 @@ from lamina.engine.ports import Change, Publication, Sink
 from lamina.errors import StoreUnavailable
 from lamina.format.commit import Point
 from lamina.format.pipeline_record import Owner
-from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner, judge_publish
+from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner
 
 TRIES = 100
 
@@ -74,10 +77,12 @@ class DeltaSink:
         for _ in range(TRIES):
             seen = self._table.look()
             position = self._table.position()
+            check_sink(self._table.sink, self.name, self._place.where)
             check_owner(position, pipeline)
             check_fence(position, generation)
             claim = SinkPosition(pipeline, generation, position.point)
-            if seen is not None and position == claim and not self._missing(seen):
+            is_ours = position == claim and self._table.sink == self.name
+            if seen is not None and is_ours and not self._missing(seen):
                 self._claimed = True
                 return position
             self._place.prepare()
@@ -88,21 +93,16 @@ class DeltaSink:
         for _ in range(TRIES):
             seen = self._table.look()
             position = self._table.position()
-            verdict = judge_publish(
-                position,
-                publication.point,
-                pipeline=publication.pipeline,
-                generation=publication.generation,
-            )
-            if verdict is Publish.DONE:
+            check_sink(self._table.sink, self.name, self._place.where)
+            if publication.judge(position) is Publish.DONE:
                 return
             if seen is None and self._claimed:
                 raise self._table.gone()
             if seen is None or position.pipeline != publication.pipeline:
                 self.fence(publication.generation, publication.pipeline)
             elif self._publish(seen, publication):
-                self._table.keep_short()
                 self._compact(publication.point)
+                self._table.keep_short()
                 return
         raise self._crowded()
 
@@ -114,10 +114,10 @@ class DeltaSink:
     def _claim(self, seen: DeltaTable | None, position: SinkPosition, claim: SinkPosition) -> None:
         wanted = self._writer()
         if seen is None:
-            made = self._table.create(wanted.schema, wanted.partition_by, claim)
-        elif position.pipeline != claim.pipeline:
+            made = self._table.create(wanted.schema, wanted.partition_by, claim, sink=self.name)
+        elif position.pipeline != claim.pipeline or self._table.sink != self.name:
             wanted.check(seen, self._place.where)
-            made = self._table.own(claim)
+            made = self._table.own(claim, sink=self.name)
         elif missing := self._missing(seen):
             columns = pa.schema([wanted.schema.field(name) for name in missing])
             made = self._table.add_columns(columns, claim)
@@ -135,9 +135,9 @@ class DeltaSink:
         """False if somebody else made a version meanwhile: then everything is looked at again."""
         wanted = self._writer()
         columns = wanted.check(seen, self._place.where)
-        becomes = SinkPosition(publication.pipeline, publication.generation, publication.point)
+        wanted.check_none_missing(columns, self._place.where)
         if wanted.writing.mode is WriteMode.APPEND and not columns.partition_by:
-            return self._table.commit(self._staged(publication, columns), becomes)
+            return self._table.commit(self._staged(publication, columns), publication.position)
         files = self._new_files(publication.point, columns)
         rows = staged_rows(publication)
         removed: list[RemoveAction] = []
@@ -145,18 +145,20 @@ class DeltaSink:
             if wanted.writing.mode is WriteMode.APPEND:
                 files.write(rows)
             elif rows.num_rows:
-                keys = wanted.writing.keys
-                removed = replace_rows(seen, last_of_each_key(rows, keys), keys, files)
-        return self._table.commit([*removed, *files.adds], becomes)
+                kept = last_of_each_key(rows, wanted.writing)
+                removed = replace_rows(seen, kept, wanted.writing.keys, files)
+        return self._table.commit([*removed, *files.adds], publication.position)
 
     def _staged(self, publication: Publication, columns: TableColumns) -> Sequence[AddAction]:
         """Staged files as they are, under names that follow from what they hold."""
         adds = []
-        required = {field.name for field in columns.schema if not field.nullable}
-        absent = [name for name in columns.schema.names if name not in self._writer().schema.names]
+        required = tuple(field.name for field in columns.schema if not field.nullable)
+        ours = self._writer().schema.names
+        absent = tuple(name for name in columns.schema.names if name not in ours)
+        wanted = StatsWanted(absent, required)
         for number, file in enumerate(publication.files):
             name = f"{_stem(publication.point)}-{number:05d}.parquet"
-            stats = self._place.put_staged(name, publication, file, absent=absent)
+            stats = self._place.put_staged(name, publication, file, wanted=wanted)
             for column, nulls in stats.nulls.items():
                 if nulls and column in required:
                     raise null_refused(column, self._place.where)

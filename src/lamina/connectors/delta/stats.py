@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -26,15 +25,25 @@ _LAST_CHARACTER = chr(0x10FFFF)
 @dataclass(frozen=True, slots=True)
 class FileStats:
     text: str  # for the log
-    nulls: dict[str, int]  # by column, without nested ones
+    nulls: dict[str, int]  # by column; of nested ones only where that was wanted
+
+
+@dataclass(frozen=True, slots=True)
+class StatsWanted:
+    """Columns of the table that a file does not have, and those that must not be null."""
+
+    absent: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
 
 
 class _UnknownError(Exception):
     """A limit that is not known, or that JSON cannot express."""
 
 
-def read_stats(opened: BufferedIOBase | pa.NativeFile, absent: Iterable[str] = ()) -> FileStats:
-    """Of a Parquet file, from its footer; *absent* columns of the table are null in it."""
+def read_stats(
+    opened: BufferedIOBase | pa.NativeFile, wanted: StatsWanted = StatsWanted()
+) -> FileStats:
+    """Of a Parquet file, from its footer; absent columns of the table are null in it."""
     file = pq.ParquetFile(opened)
     rows = file.metadata.num_rows
     nulls = {name: _nulls(file, number) for name, number in _flat(file)}
@@ -49,9 +58,10 @@ def read_stats(opened: BufferedIOBase | pa.NativeFile, absent: Iterable[str] = (
     else:
         said["minValues"] = _object({name: least for name, (least, _) in limits.items()})
         said["maxValues"] = _object({name: most for name, (_, most) in limits.items()})
-    everywhere = dict.fromkeys(absent, rows)
+    everywhere = dict.fromkeys(wanted.absent, rows)
     said["nullCount"] = json.dumps(counts | everywhere, ensure_ascii=False)
-    return FileStats(_object(said), counts)
+    nested = [name for name in wanted.required if name not in counts]
+    return FileStats(_object(said), counts | _nulls_in_rows(file, nested))
 
 
 def _object(values: dict[str, str]) -> str:
@@ -75,6 +85,17 @@ def _nulls(file: pq.ParquetFile, column: int) -> int | None:
     groups = _statistics(file, column)
     known = all(each is not None and each.has_null_count for each in groups)
     return sum(each.null_count for each in groups) if known else None
+
+
+def _nulls_in_rows(file: pq.ParquetFile, names: list[str]) -> dict[str, int]:
+    """A footer counts the nulls of a nested column's parts only."""
+    there = [name for name in names if name in file.schema_arrow.names]
+    counts = dict.fromkeys(there, 0)
+    for group in range(file.metadata.num_row_groups) if there else ():
+        rows = file.read_row_group(group, columns=there)
+        for name in there:
+            counts[name] += rows[name].null_count
+    return counts
 
 
 def _statistics(file: pq.ParquetFile, column: int) -> list[pq.Statistics]:

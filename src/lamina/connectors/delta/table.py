@@ -15,8 +15,9 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import Schema
 from deltalake.transaction import AddAction, RemoveAction
 
+from lamina.connectors.delta.active import check_entry, check_removes, log_paths, logged
 from lamina.connectors.delta.errors import TableErrors, is_missing
-from lamina.connectors.delta.mark import properties, read_position, transactions
+from lamina.connectors.delta.mark import SINK, properties, read_position, transactions
 from lamina.connectors.delta.place import Hook, Place
 from lamina.errors import NotFound
 from lamina.format.pipeline_record import NOBODY
@@ -41,6 +42,8 @@ class SeenTable:
         self._entry: bytes | None = None  # of the log, for the version that was seen
         self._position: SinkPosition | None = None  # at that version, if it was asked for
         self._durable = -1  # the version up to which the log is known to be on disk
+        self._checkpointed = 0  # the newest version with a checkpoint that is known of
+        self._cleaned = 0  # the version at which old entries of the log went last
 
     @property
     def seen(self) -> DeltaTable:
@@ -58,6 +61,7 @@ class SeenTable:
                 now: DeltaTable | None = before
             else:
                 version, now = -1, self._load()
+                self._checkpointed = self._cleaned = 0  # it may be another table
         if now is None:
             self._durable = -1
             return None
@@ -95,6 +99,14 @@ class SeenTable:
                 self._position = read_position(self._table.transaction_version, settings)
         return self._position
 
+    @property
+    def sink(self) -> str:
+        """Which sink the version that was seen belongs to; nothing if that is not said."""
+        if self._table is None:
+            return ""
+        with self._errors.typed():
+            return str(self._table.metadata().configuration.get(SINK) or "")
+
     # changes: each is one version and carries the mark, or False: somebody else was first
 
     def create(
@@ -102,6 +114,8 @@ class SeenTable:
         schema: pa.Schema,
         partition_by: Sequence[str],
         becomes: SinkPosition,
+        *,
+        sink: str,
     ) -> bool:
         def create() -> None:
             DeltaTable.create(
@@ -109,7 +123,7 @@ class SeenTable:
                 Schema.from_arrow(schema),
                 mode="error",
                 partition_by=list(partition_by),
-                configuration=properties(becomes.pipeline),
+                configuration=properties(becomes.pipeline, sink),
                 storage_options=self._place.options or None,
                 commit_properties=_says(becomes),
                 post_commithook_properties=_NO_HOOKS,
@@ -118,12 +132,12 @@ class SeenTable:
 
         return self._changed("create", create, becomes)
 
-    def own(self, becomes: SinkPosition) -> bool:
+    def own(self, becomes: SinkPosition, *, sink: str) -> bool:
         seen = self.seen
         return self._changed(
             "own",
             lambda: seen.alter.set_table_properties(
-                properties(becomes.pipeline),
+                properties(becomes.pipeline, sink),
                 raise_if_not_exists=False,
                 commit_properties=_says(becomes),
                 post_commithook_properties=_NO_HOOKS,
@@ -144,7 +158,11 @@ class SeenTable:
 
     def commit(self, actions: Sequence[Action], becomes: SinkPosition) -> bool:
         seen = self.seen
-        return self._changed(
+        version = seen.version()
+        removed = [logged(each.path) for each in actions if isinstance(each, RemoveAction)]
+        if removed:
+            check_removes(removed, log_paths(seen), self._place.where)
+        done = self._changed(
             "commit",
             lambda: seen.create_write_transaction(
                 list(actions),
@@ -156,6 +174,9 @@ class SeenTable:
             ),
             becomes,
         )
+        if done and removed:
+            check_entry(self._place.entry(version + 1), removed, self._place.where)
+        return done
 
     def _changed(self, what: str, change: Callable[[], object], becomes: SinkPosition) -> bool:
         """Whether *change* became the next version, and that is durable now."""
@@ -191,15 +212,20 @@ class SeenTable:
         """A checkpoint of the log now and then, durable before old entries may go."""
         settings, version = self.seen.metadata().configuration, self.seen.version()
         every = int(settings.get("delta.checkpointInterval") or CHECKPOINT_EVERY)
-        if version % every:
+        if version - self._checkpointed < every:
+            return
+        self._checkpointed = self._place.last_checkpoint()  # others write some, too
+        if version - self._checkpointed < every:
             return
         with self._errors.typed():
             self._hook("checkpoint")
             self.seen.create_checkpoint()
             self._place.sync_checkpoint(version)
+            self._checkpointed = version
             may_go = settings.get("delta.enableExpiredLogCleanup", "true").lower() == "true"
-            if may_go and version % (every * CLEANUP_EVERY) == 0:
+            if may_go and version - self._cleaned >= every * CLEANUP_EVERY:
                 self.seen.cleanup_metadata()
+                self._cleaned = version
 
 
 def _says(becomes: SinkPosition) -> CommitProperties:
