@@ -27,6 +27,8 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import AddSnapshotUpdate
 from requests import Session
 from requests.adapters import HTTPAdapter
 from sqlalchemy import event, inspect
@@ -69,6 +71,14 @@ class TableAddress:
         return f"the Iceberg table {'.'.join(self.table)}"
 
 
+@dataclass(frozen=True, slots=True)
+class History:
+    """What a handle needs of the history that it goes without."""
+
+    snapshot_ids: frozenset[int] = frozenset()
+    newest_ms: int = 0
+
+
 class TableCatalog:
     """One table of a catalog; opened when it is first asked for something."""
 
@@ -76,6 +86,7 @@ class TableCatalog:
         self.address = address
         self._hook = hook
         self._opened: Catalog | None = None
+        self._history = History()  # of the handle that was loaded last
 
     def load(self) -> Table | None:
         """A handle; None if there is no such table. Nothing is made."""
@@ -87,6 +98,7 @@ class TableCatalog:
                 table = catalog.load_table(self.address.table)
             except (NoSuchTableError, NoSuchNamespaceError):
                 return None
+            self._history = history_of(table.metadata)
             table.metadata = _slim(table.metadata)
             table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
             table.io = HandleFiles(table.io, self._hook)
@@ -110,12 +122,17 @@ class TableCatalog:
             raise NotFound(message, where=str(self.address))
         return table
 
+    def has_snapshot(self, snapshot_id: int | None) -> bool:
+        """Whether the table had it when it was loaded last, newest or not."""
+        return snapshot_id in self._history.snapshot_ids
+
     def commit(self, table: Table, transaction: Transaction) -> None:
         """All of a transaction, or nothing: then Outdated, or what is wrong.
 
         Any other error leaves open whether it was done: the mark in the table tells.
         """
         with self._call("commit"):
+            not_before(transaction, self._history.newest_ms + 1)
             try:
                 transaction.commit_transaction()
             except CommitFailedException as error:
@@ -177,6 +194,31 @@ class TableCatalog:
         if sqlite is not None:
             sync_folder(sqlite.parent)
         return catalog
+
+
+def history_of(metadata: TableMetadata) -> History:
+    times = [snapshot.timestamp_ms for snapshot in metadata.snapshots]
+    times += [entry.timestamp_ms for entry in metadata.snapshot_log]
+    ids = frozenset(snapshot.snapshot_id for snapshot in metadata.snapshots)
+    return History(ids, max([metadata.last_updated_ms, *times]))
+
+
+def not_before(transaction: Transaction, time_ms: int) -> None:
+    """Date new snapshots at *time_ms* at the earliest.
+
+    pyiceberg takes the time of the clock, which may have gone back; Java's readers refuse a whole
+    table whose history goes back by more than a minute.
+    """
+    transaction._updates = tuple(  # noqa: SLF001
+        update.model_copy(update={"snapshot": _dated(update.snapshot, time_ms)})
+        if isinstance(update, AddSnapshotUpdate)
+        else update
+        for update in transaction._updates  # noqa: SLF001
+    )
+
+
+def _dated(snapshot: Snapshot, time_ms: int) -> Snapshot:
+    return snapshot.model_copy(update={"timestamp_ms": max(snapshot.timestamp_ms, time_ms)})
 
 
 def _slim(metadata: TableMetadata) -> TableMetadata:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from io import BufferedIOBase
 from typing import Any
 
-from pyiceberg.io.pyarrow import parquet_file_to_data_file
+import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from lamina.connectors.iceberg.columns import is_as_in_table
+from lamina.connectors.iceberg.data import data_file
 from lamina.connectors.iceberg.footers import UnknownFooter, with_ids
 from lamina.connectors.staged import open_proven
 from lamina.engine.ports import Publication
@@ -52,7 +53,9 @@ def _copied(table: Table, publication: Publication, name: str, number: int) -> D
         with table.io.new_output(location).create() as target:
             _copy(opened, target, footer.start)
             target.write(footer.tail)
-    return parquet_file_to_data_file(table.io, table.metadata, location)
+    written = table.io.new_input(location)
+    with written.open() as opened:
+        return data_file(table, written, pq.read_metadata(opened), None)
 
 
 def _copy(source: BufferedIOBase, target: Any, size: int) -> None:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
     _determine_partitions,
     _get_parquet_writer_kwargs,
     bin_pack_arrow_table,
@@ -91,23 +95,50 @@ class DataWriter:
             )
             with writer:
                 writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
-        statistics = data_file_statistics_from_parquet_metadata(
-            writer.writer.metadata,
-            compute_statistics_plan(metadata.schema(), metadata.properties),
-            parquet_path_to_id_mapping(metadata.schema()),
-        )
-        return DataFile.from_args(
-            content=DataFileContent.DATA,
-            file_path=location,
-            file_format=FileFormat.PARQUET,
-            partition=key.partition if key else Record(),
-            file_size_in_bytes=len(output),
-            sort_order_id=None,
-            spec_id=metadata.default_spec_id,
-            equality_ids=None,
-            key_metadata=None,
-            **statistics.to_serialized_dict(),
-        )
+        return data_file(self._table, output, writer.writer.metadata, key)
+
+
+def data_file(
+    table: Table, written: InputFile | OutputFile, footer: pq.FileMetaData, key: PartitionKey | None
+) -> DataFile:
+    """A file as a manifest lists it."""
+    metadata = table.metadata
+    plan = compute_statistics_plan(metadata.schema(), metadata.properties)
+    ids = parquet_path_to_id_mapping(metadata.schema())
+    for path in _beyond_python(footer):
+        plan[ids[path]] = replace(plan[ids[path]], mode=MetricsMode(MetricModeTypes.COUNTS))
+    statistics = data_file_statistics_from_parquet_metadata(footer, plan, ids)
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=written.location,
+        file_format=FileFormat.PARQUET,
+        partition=key.partition if key else Record(),
+        file_size_in_bytes=len(written),
+        sort_order_id=None,
+        spec_id=metadata.default_spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )
+
+
+def _beyond_python(footer: pq.FileMetaData) -> set[str]:
+    """Columns with limits that Python has no value for, as times after the year 9999.
+
+    pyiceberg would stop there. Without bounds a file is never passed over.
+    """
+    found = set()
+    for group in range(footer.num_row_groups):
+        for number in range(footer.num_columns):
+            column = footer.row_group(group).column(number)
+            try:
+                if column.is_stats_set and column.statistics.has_min_max:
+                    _ = column.statistics.min, column.statistics.max
+            except (OverflowError, ValueError):
+                found.add(column.path_in_schema)
+            except pa.ArrowNotImplementedError:
+                pass  # which pyiceberg sees for itself
+    return found
 
 
 def _partitions(

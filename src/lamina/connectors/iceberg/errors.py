@@ -69,6 +69,7 @@ _KNOWN = (
     SQLAlchemyError,
     pa.ArrowException,
     ValueError,
+    OverflowError,
     TypeError,
     KeyError,
 )
@@ -93,6 +94,10 @@ def translated(error: Exception, where: str, secrets: tuple[str, ...] = ()) -> L
     if isinstance(error, OSError) and error.errno and kind is None:
         return from_os_error(error, where)
     said = " ".join(text.split()) or type(error).__name__
+    if isinstance(error, OverflowError):
+        message = f"a value is beyond what pyiceberg can write, as a date after 9999: {said}"
+        advice = "Do not partition by it, or filter such rows out in the SELECT"
+        return Refused(message, where=where, advice=advice)
     return (kind or Refused)(said, where=where)
 
 

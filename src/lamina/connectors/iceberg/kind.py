@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lamina.connectors.keyed import KEYS, MODE, writing_of
+from lamina.connectors.keyed import KEYS, MODE, ORDER_BY, writing_of
 from lamina.connectors.kinds import DeclaredOption, Extra, Given, OptionType, SinkContext, SinkKind
 from lamina.connectors.options import bad_option, check_secret, option_of
 from lamina.engine.ports import Sink
@@ -159,6 +159,7 @@ ICEBERG = SinkKind(
         ),
         MODE,
         KEYS,
+        ORDER_BY,
         DeclaredOption(
             "partition_by",
             "Columns that a new table is partitioned by; an existing table keeps its partitions",

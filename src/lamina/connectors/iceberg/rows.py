@@ -24,7 +24,7 @@ from lamina.clock import SystemClock, new_writer_id
 from lamina.connectors.iceberg.columns import as_in_table
 from lamina.connectors.iceberg.copies import can_be_copied, copied
 from lamina.connectors.iceberg.data import DataWriter
-from lamina.connectors.keyed import last_of_each_key
+from lamina.connectors.keyed import Writing, last_of_each_key
 from lamina.connectors.staged import staged_rows
 from lamina.engine.ports import Publication
 
@@ -59,12 +59,12 @@ def upsert(
     publication: Publication,
     mark: Words,
     *,
-    keys: tuple[str, ...],
+    writing: Writing,
 ) -> None:
     """Every key of the epoch has its last row afterwards, or none if that was deleted."""
-    rows = last_of_each_key(staged_rows(publication), keys)
+    rows = last_of_each_key(staged_rows(publication), writing)
     upserts, deletes = as_in_table(rows.upserts, table), as_in_table(rows.deletes, table)
-    replaced = pa.concat_tables([upserts.select(keys), deletes])
+    replaced = pa.concat_tables([upserts.select(writing.keys), deletes])
     writer = DataWriter(table, _name(publication))
     gone: list[DataFile] = []
     for task, kept in _touched(table, replaced):
@@ -153,14 +153,21 @@ def _bound(name: str, values: pa.ChunkedArray) -> BooleanExpression:
     distinct = pc.unique(pc.drop_null(values))
     if not len(distinct):
         return nulls
-    if len(distinct) <= IN_MAX:
-        bound: BooleanExpression = _where.In(name, distinct.to_pylist())
-    else:
-        ends = pc.min_max(distinct).as_py()
-        bound = And(
-            _where.GreaterThanOrEqual(name, ends["min"]), _where.LessThanOrEqual(name, ends["max"])
-        )
+    try:
+        bound = _within(name, distinct)
+    except (OverflowError, ValueError):  # times that Python does not have
+        return AlwaysTrue()
     return Or(bound, nulls) if values.null_count else bound
+
+
+def _within(name: str, distinct: pa.Array) -> BooleanExpression:
+    if len(distinct) <= IN_MAX:
+        listed: BooleanExpression = _where.In(name, distinct.to_pylist())
+        return listed
+    ends = pc.min_max(distinct).as_py()
+    return And(
+        _where.GreaterThanOrEqual(name, ends["min"]), _where.LessThanOrEqual(name, ends["max"])
+    )
 
 
 def _is_in(rows: pa.Table, keys: pa.Table) -> np.ndarray:

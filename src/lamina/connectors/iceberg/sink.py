@@ -35,7 +35,7 @@ from lamina.connectors.keyed import WriteMode, Writing
 from lamina.engine.ports import Change, Output, Publication
 from lamina.errors import LaminaError, NotFound, StoreError, StoreUnavailable
 from lamina.format.pipeline_record import Owner
-from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner, judge_publish
+from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner
 
 TRIES_MAX = 10
 
@@ -100,13 +100,12 @@ class IcebergSink:
         return self._change(self._catalog.load() or self._create(), claim).position
 
     def publish(self, publication: Publication) -> None:
-        position = SinkPosition(publication.pipeline, publication.generation, publication.point)
-        wanted = Mark(self.name, position)
+        wanted = Mark(self.name, publication.position)
 
         def write(table: Table, transaction: Transaction) -> Mark:
             before = self._mark(table)
             check_sink(before, self.name, self._where)
-            if _judge(before, publication) is Publish.DONE:
+            if publication.judge(before.position) is Publish.DONE:
                 return before
             check_none_missing(self._check(table), self._where)
             words = encode_mark(wanted)
@@ -142,6 +141,7 @@ class IcebergSink:
             except LaminaError:
                 discard(table)
                 raise
+            snapshot_id = transaction.table_metadata.current_snapshot_id
             try:
                 self._catalog.commit(table, transaction)
             except (Outdated, StoreError) as error:
@@ -150,12 +150,23 @@ class IcebergSink:
                     return wanted  # it was done, and only the answer was another one
                 if not isinstance(error, Outdated):
                     raise  # it may still be on its way: its files stay
-                discard(table)
+                if not self._may_count(now, wanted, snapshot_id):
+                    discard(table)
                 table = now
             else:
                 return wanted
         message = f"other writers have changed the table {TRIES_MAX} times in a row"
         raise StoreUnavailable(message, where=self._where)
+
+    def _may_count(self, now: Table, wanted: Mark, snapshot_id: int | None) -> bool:
+        """Whether a refused commit may have been done, and others have gone on from there since.
+
+        The refusal may be that of a second copy of the request. Files that are left behind take
+        space; files that a snapshot names and that are gone make the table unreadable.
+        """
+        at, ours = self._mark(now).position, wanted.position
+        is_past = at.generation >= ours.generation and _epoch(at) >= _epoch(ours)
+        return is_past or self._catalog.has_snapshot(snapshot_id)
 
     def _after(self, error: Exception) -> Table:
         """The table after a commit whose outcome is not clear."""
@@ -199,14 +210,8 @@ class IcebergSink:
         elif self._writing.mode is WriteMode.APPEND:
             rows.append(transaction, table, publication, words)
         else:
-            keys = self._writing.keys
-            rows.upsert(transaction, table, publication, words, keys=keys)
+            rows.upsert(transaction, table, publication, words, writing=self._writing)
 
 
-def _judge(mark: Mark, publication: Publication) -> Publish:
-    return judge_publish(
-        mark.position,
-        publication.point,
-        pipeline=publication.pipeline,
-        generation=publication.generation,
-    )
+def _epoch(position: SinkPosition) -> int:
+    return -1 if position.point is None else position.point.epoch
