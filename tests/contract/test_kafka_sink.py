@@ -14,11 +14,14 @@ import fastavro
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from lamina.clock import SystemClock
 from lamina.connectors.kafka.mark import transactional_id
+from lamina.connectors.kafka.messages import HEADER_SIZE
 from lamina.connectors.kafka.sink import KafkaSink
-from lamina.connectors.keyed import last_of_each_key
+from lamina.connectors.kafka.topics import BATCH_OVERHEAD, Topics
+from lamina.connectors.keyed import WriteMode, Writing, last_of_each_key
 from lamina.engine.ports import CHANGE, Change, Output
 from lamina.errors import (
     AccessDenied,
@@ -119,7 +122,7 @@ def test_a_stream_of_changes_is_a_table_that_a_reader_of_the_topic_can_keep(
     for message in read:
         if message.value is None:
             del kept[message.key]
-    expected = last_of_each_key(table, ("k",)).upserts.to_pylist()
+    expected = last_of_each_key(table, Writing(WriteMode.UPSERT, ("k",))).upserts.to_pylist()
     assert sorted(kept.values(), key=str) == sorted(expected, key=str)
 
 
@@ -284,6 +287,26 @@ def test_a_topic_that_is_missing_is_named_and_created_only_if_the_sink_says_so(
     assert [json.loads(m.value or b"") for m in reader.read()] == [{"v": 1}]
 
 
+def test_a_mark_topic_that_was_created_beforehand_was_created_again(
+    kafka_server: KafkaServer, topic: str, tmp_path: Path
+) -> None:
+    """For which a user needs a right that the docs do not ask for."""
+
+    class NothingCreated(Topics):
+        def _create(self, admin: AdminClient, new: NewTopic) -> None:
+            raise AssertionError(new)
+
+    create_topic(kafka_server.bootstrap, f"{topic}-lamina-mark", cleanup_policy="compact")
+    options = {"create_partitions": "1"}
+    sink = kafka_sink(kafka_server.bootstrap, topic, Output(V), **options)
+    sink._topics = NothingCreated(
+        sink._place, sink._shared, clock=SystemClock(), call=lambda _: None
+    )
+    sink.fence(1, PIPELINE)
+    sink.publish(publication(tmp_path, numbers(1), 1))
+    assert seen(kafka_server, topic) == [1]
+
+
 def test_a_look_creates_nothing_even_if_brokers_create_topics_by_themselves(
     kafka_server: KafkaServer, topic: str
 ) -> None:
@@ -317,6 +340,61 @@ def test_a_message_that_is_too_large_is_named_and_nothing_of_its_epoch_is_seen(
     assert TopicReader(kafka_server.bootstrap, topic).read() == []
     sink.publish(publication(tmp_path, table.slice(0, 1), 1))
     assert len(TopicReader(kafka_server.bootstrap, topic).read()) == 1
+
+
+def test_a_message_that_was_a_little_too_large_was_tried_for_ever(
+    kafka_server: KafkaServer, tmp_path: Path
+) -> None:
+    """The client counts what is around it; and nobody counted headers."""
+    create_topic(kafka_server.bootstrap, "tight", max_message_bytes="10000")
+    tight = kafka_sink(
+        kafka_server.bootstrap,
+        "tight",
+        Output(pa.schema([("k", pa.string()), ("value", pa.string()), ("h", pa.string())])),
+        format="raw",
+        keys="k",
+        headers="h",
+    )
+    tight.fence(1, PIPELINE)
+    fits = 10_000 - BATCH_OVERHEAD - len("k") - len("h") - HEADER_SIZE
+
+    def rows(value: int, header: int) -> pa.Table:
+        return pa.table({"k": ["k"], "value": ["v" * value], "h": ["h" * header]})
+
+    for epoch, sizes in enumerate(((fits + 1, 0), (0, fits + 1), (9_990, 0), (50, 20_000)), 1):
+        with pytest.raises(Refused, match=r"a message of [\d,]+ bytes, with the key 'k', is too"):
+            tight.publish(publication(tmp_path, rows(*sizes), epoch))
+    tight.publish(publication(tmp_path, rows(fits, 0), 5))
+    tight.publish(publication(tmp_path, rows(0, fits), 6))
+    read = TopicReader(kafka_server.bootstrap, "tight").read()
+    assert [len(each.value or b"") for each in read] == [fits, 0]
+
+
+def test_a_message_that_is_larger_than_the_client_may_send_is_named(
+    kafka_server: KafkaServer, topic: str, tmp_path: Path
+) -> None:
+    table = pa.table({"k": ["a", "b"], "value": ["v", "v" * 1_990]})
+    small = {"format": "raw", "keys": "k", "kafka__message__max__bytes": "2000"}
+    sink = kafka_sink(kafka_server.bootstrap, topic, Output(table.schema), **small)
+    sink.fence(1, PIPELINE)
+    with pytest.raises(Refused, match="1,991 bytes, with the key 'b', is too large"):
+        sink.publish(publication(tmp_path, table, 1))
+
+
+def test_an_epoch_with_the_columns_of_an_older_stream_is_sent_by_its_own(
+    kafka_server: KafkaServer, topic: str, tmp_path: Path
+) -> None:
+    """It was decided before the SELECT was changed, and is published by the next start."""
+    changed = pa.schema([("v", pa.int64()), ("new", pa.int64())])
+    sink = kafka_sink(kafka_server.bootstrap, topic, Output(changed))
+    sink.fence(1, PIPELINE)
+    old = pa.table({"v": [1], "gone": ["x"]})
+    sink.publish(publication(tmp_path, old, 1, output=Output(changed)))
+    [message] = TopicReader(kafka_server.bootstrap, topic).read()
+    assert json.loads(message.value or b"") == {"v": 1, "gone": "x"}
+    keyed = kafka_sink(kafka_server.bootstrap, topic, Output(changed), keys="new")
+    with pytest.raises(Refused, match="has no column 'new'"):
+        keyed.publish(publication(tmp_path, old, 2, output=Output(changed)))
 
 
 def test_ten_megabytes_go_through_where_the_topic_takes_them(
@@ -413,8 +491,6 @@ def test_a_mark_topic_of_another_topic_or_another_shape_is_refused(
 def test_a_topic_that_is_deleted_while_the_sink_runs_is_named(
     kafka_server: KafkaServer, topic: str, tmp_path: Path
 ) -> None:
-    from confluent_kafka.admin import AdminClient  # noqa: PLC0415
-
     fast = {"kafka__topic__metadata__propagation__max__ms": "500"}
     sink = kafka_sink(kafka_server.bootstrap, topic, Output(V), timeout="10 seconds", **fast)
     sink.fence(1, PIPELINE)
@@ -524,16 +600,17 @@ def test_the_broker_dies_in_mid_publish_and_every_row_is_there_once(
     at = At(call, restart)
     sink = kafka_sink(kafka_server.bootstrap, topic, Output(V), call=at)
     sink.fence(1, PIPELINE)
-    at.armed = True
+    at.armed, errors = True, list[StoreError]()
     for epoch in (1, 2):
         for _ in range(10):
             try:
                 sink.publish(publication(tmp_path, numbers(10 * epoch, 10 * epoch + 1), epoch))
                 break
-            except StoreError:
+            except StoreError as error:
+                errors.append(error)
                 SystemClock().wait(0.5)
     threads[0].join()
-    assert seen(kafka_server, topic) == [10, 11, 20, 21]
+    assert seen(kafka_server, topic) == [10, 11, 20, 21], errors
     position = sink.position().point
     assert position is not None
     assert position.epoch == 2
@@ -612,4 +689,5 @@ def test_people_can_read_the_mark(kafka_server: KafkaServer, topic: str, tmp_pat
         "commit_digest": f"{3:064x}",
         "rows": 2,
         "before": {"0": 0},
+        "claim": False,
     }

@@ -64,6 +64,10 @@ class KafkaServer:
         finally:
             self.start()
 
+    def log_of(self, topic: str) -> Path:
+        """The newest records of partition 0, on disk; a topic of the tests has one segment."""
+        return self.folder / "data" / f"{topic}-0" / "00000000000000000000.log"
+
     def create_topic(self, name: str, partitions: int = 1, **settings: str) -> None:
         from confluent_kafka.admin import NewTopic  # noqa: PLC0415  an extra
 
@@ -134,6 +138,9 @@ class KafkaServer:
             "group.initial.rebalance.delay.ms": "0",
             "auto.create.topics.enable": "false",
             "log.cleaner.dedupe.buffer.size": "2097152",
+            # A killed broker may not register again before its old session is over.
+            "broker.session.timeout.ms": "3000",
+            "broker.heartbeat.interval.ms": "500",
             **self.settings,
         }
 

@@ -66,19 +66,25 @@ class Server:
         user: str | None = None,
     ) -> None:
         """Returns when it is *ready*; as another *user*, for those that do not run as root."""
-        log = folder / "server.log"
+        self._command, self._folder, self._ready = command, folder, ready
+        self._env, self._user = {**os.environ, **(env or {})}, user
+        self.start()
+
+    def start(self) -> None:
+        """Again, after a kill: with the files it had."""
+        log = self._folder / "server.log"
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                command,
-                cwd=folder,
-                env={**os.environ, **(env or {})},
+                self._command,
+                cwd=self._folder,
+                env=self._env,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                user=user,
+                user=self._user,
             )
         try:
-            _wait_until(ready, self.process, log)
+            _wait_until(self._ready, self.process, log)
         except BaseException:
             self.kill()
             raise
@@ -96,11 +102,11 @@ def running(
     folder: Path,
     ready: Callable[[], bool],
     env: dict[str, str] | None = None,
-) -> Iterator[subprocess.Popen[bytes]]:
+) -> Iterator[Server]:
     """The server while the block runs. SIGKILL at the end: nothing in it is worth keeping."""
     server = Server(command, folder, ready, env=env)
     try:
-        yield server.process
+        yield server
     finally:
         server.kill()
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.servers.process import binary, free_port, running
+from tests.servers.process import Server, binary, free_port, running
 
 ACCESS_KEY = "test"
 SECRET_KEY = "testtest"
@@ -30,6 +30,7 @@ class S3Server:
     iceberg_port: int = 0  # of an Iceberg REST catalog, if it has one
     master_port: int = 0
     filer_port: int = 0
+    process: Server | None = None  # to kill and to start again
 
     def url(self, prefix: str = "") -> str:
         return f"s3://{BUCKET}/{prefix}"
@@ -78,8 +79,8 @@ def seaweedfs(folder: Path) -> Iterator[S3Server]:
         "-s3.port.lance=0",
         f"-s3.config={folder / 's3.json'}",
     ]
-    with running(command, folder=folder, ready=lambda: _takes_puts(port)):
-        yield S3Server(port, iceberg, master, filer)
+    with running(command, folder=folder, ready=lambda: _takes_puts(port)) as process:
+        yield S3Server(port, iceberg, master, filer, process)
 
 
 def table_bucket(server: S3Server, name: str) -> None:

@@ -1,6 +1,6 @@
 """The smallest honest stand-in for a Schema Registry: Confluent's API for what the connectors ask.
 
-GET  /config                        200
+GET  /schemas/types                 200
 POST /subjects/S/versions           the id of a schema; the same one has the same id
 GET  /schemas/ids/N                 the schema
 GET  /subjects/S/versions/latest    the newest of a subject
@@ -37,8 +37,8 @@ class SchemaRegistryServer:
 
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         parts = [unquote(part) for part in path.strip("/").split("/")]
-        if method == "GET" and parts == ["config"]:
-            return 200, {"compatibilityLevel": "BACKWARD"}
+        if method == "GET" and parts == ["schemas", "types"]:
+            return 200, ["AVRO"]
         if method == "GET" and parts[:2] == ["schemas", "ids"]:
             number = int(parts[2])
             if not 1 <= number <= len(self.schemas):

@@ -1,9 +1,13 @@
-"""A TCP proxy on loopback that loses answers: the server has done it, the client cannot know."""
+"""A TCP proxy on loopback that loses answers, or delays them.
+
+The server has done it, and the client cannot know.
+"""
 
 from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -17,6 +21,8 @@ class TcpProxy:
     listener: socket.socket
     lost: bytes | None = None  # the answer that has these bytes does not arrive
     is_closed: bool = False  # new connections are refused
+    muted_from: bytes | None = None  # from the answer on that has these bytes, none arrives
+    delay_s: float = 0.0  # that each piece of an answer is kept back
     _open: list[socket.socket] = field(default_factory=list)
 
     @property
@@ -33,7 +39,11 @@ class TcpProxy:
             if self.is_closed:
                 client.close()
                 continue
-            server = socket.create_connection(("127.0.0.1", self.target_port))
+            try:
+                server = socket.create_connection(("127.0.0.1", self.target_port))
+            except ConnectionRefusedError:  # the server is down, and so are we
+                client.close()
+                continue
             self._open += [client, server]
             for ways in ((client, server, False), (server, client, True)):
                 threading.Thread(target=self._pump, args=ways, daemon=True).start()
@@ -41,6 +51,10 @@ class TcpProxy:
     def lose_answer(self, part: bytes) -> None:
         """Once: the server has done it, and then the connection is gone."""
         self.lost = part
+
+    def mute(self, part: bytes) -> None:
+        """Connections stay open, and nothing comes any more from an answer with *part* on."""
+        self.muted_from = part
 
     def cut(self) -> None:
         """All connections, now."""
@@ -51,12 +65,19 @@ class TcpProxy:
         self._open.clear()
 
     def _pump(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:
+        is_muted = False
         with suppress(OSError):
             while data := source.recv(65_536):
                 if is_answer and self.lost is not None and self.lost in data:
                     self.lost = None
                     break
-                sink.sendall(data)
+                is_muted = is_muted or (
+                    is_answer and bool(self.muted_from) and self.muted_from in data
+                )
+                if is_answer and self.delay_s:
+                    time.sleep(self.delay_s)
+                if not is_muted:
+                    sink.sendall(data)
         for each in (source, sink):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)

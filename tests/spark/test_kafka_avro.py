@@ -17,7 +17,11 @@ from typing import Any
 import fastavro
 import pytest
 
+from lamina.connectors.kafka import avro
+from lamina.connectors.kafka.schema_registry import SchemaRegistry
+from lamina.connectors.kafka.values import UNKNOWN_SCHEMA
 from lamina.errors import AccessDenied, NotFound, Refused, StoreUnavailable
+from lamina.pipeline.model import DeclaredSource
 from tests.servers.kafka_topics import Topics
 from tests.spark.running import Place, Run
 from tests.spark.test_kafka_source import Reader
@@ -48,6 +52,7 @@ class Registry:
 
     def __init__(self) -> None:
         self.schemas: dict[int, dict[str, Any]] = {}
+        self.answers: dict[int, tuple[int, Any]] = {}
         self.asked: list[str] = []
         registry = self
 
@@ -74,7 +79,10 @@ class Registry:
             return 401, {"error_code": 401}
         if path == "/schemas/types":
             return 200, ["AVRO"]
-        schema = self.schemas.get(int(path.rpartition("/")[2]))
+        number = int(path.rpartition("/")[2])
+        if number in self.answers:
+            return self.answers[number]
+        schema = self.schemas.get(number)
         if schema is None:
             return 404, {"error_code": 40403}
         return 200, {"schema": json.dumps(schema)}
@@ -155,6 +163,35 @@ def test_a_schema_that_nobody_knows_stops_the_epoch_and_then_it_goes_on(
         reader(COLUMNS, **framed(registry, name))
     registry.schemas[9] = ONE
     assert [row["a"] for row in reader(COLUMNS, **framed(registry, name))] == [1]
+
+
+def test_one_record_with_a_schema_that_nobody_can_read_stopped_the_pipeline_for_good(
+    reader: Reader, topics: Topics, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a place for bad rows it is one; an outage of the registry is still an outage."""
+    monkeypatch.setattr(avro, "ASK_AGAIN_S", 0.0)
+    name = topics.new()
+    misfit = {**ONE, "fields": [{"name": "a", "type": "string"}]}
+    registry.schemas = {1: ONE, 2: misfit}
+    registry.answers[3] = 200, {"schema": "{}", "schemaType": "PROTOBUF"}
+    good, bad = encoded(ONE, {"a": 1, "b": "x"}, 1), encoded(misfit, {"a": "text"}, 2)
+    strange, unknown = b"\0\0\0\0\3proto", encoded(ONE, {"a": 2, "b": "y"}, 9)
+    topics.put(name, [good, bad, strange, unknown, good])
+    found = reader(COLUMNS, **framed(registry, name), bad_rows_path="bad")
+    assert [row["a"] for row in found] == [1, 1]
+    assert [row["bytes"] for row in reader.place.rows("bad")] == [bad, strange, unknown]
+    topics.put(name, [encoded(ONE, {"a": 3, "b": "z"}, 4)])
+    registry.answers[4] = 404, {"error_code": 404}  # not what a registry says: another address
+    with pytest.raises(NotFound, match="the schema 4"):
+        reader(COLUMNS, **framed(registry, name), bad_rows_path="bad")
+
+
+def test_an_outage_of_the_registry_makes_no_bad_rows(registry: Registry) -> None:
+    registry.answers[4] = 503, {"error_code": 50301}
+    source, client = DeclaredSource("s", (), "kafka", {}), SchemaRegistry(registry.url, LOGIN)
+    values = avro.FramedAvro(source, (), client, keeps_bad_rows=True)
+    with pytest.raises(StoreUnavailable, match="the schema 4"):
+        values.learn(Refused(f"{UNKNOWN_SCHEMA} 00000004"))
 
 
 def test_a_registry_that_does_not_answer_to_us_is_named_before_anything_is_claimed(

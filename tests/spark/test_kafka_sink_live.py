@@ -47,12 +47,7 @@ def text(prefix: str) -> str:
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     made = Place(tmp_path)
-    keys = ["a", 'quote " and \\', "Ω\n\t\x01", None, ""]
-    rows = [
-        {"k": keys[n % 5], "v": n * 37 - 500, "at": f"{1900 + n}-03-01T00:00:00.{n:03d}Z"}
-        for n in range(120)
-    ]
-    made.put_json([rows[:40], rows[40:80], rows[80:]])
+    made.put_moments(["a", 'quote " and \\', "Ω\n\t\x01", None, ""], digits=3)
     return made
 
 

@@ -151,6 +151,18 @@ def test_rows_that_retention_took_are_refused_with_the_numbers(
     assert reader.values(subscribe=name) == [1, 2, 3, 6, 7]
 
 
+def test_another_run_in_the_same_session_may_have_other_settings(
+    reader: Reader, topics: Topics
+) -> None:
+    """Executors keep consumers, and refused others: with both settings, password and all."""
+    name = topics.new()
+    topics.put(name, rows(1))
+    size = "kafka.max.partition.fetch.bytes"
+    assert reader.values(subscribe=name, **{size: 1_000_000}) == [1]
+    topics.put(name, rows(2))
+    assert reader.values(subscribe=name, **{size: 2_000_000}) == [1, 2]
+
+
 def test_limits_split_an_epoch_and_everything_comes_once(reader: Reader, topics: Topics) -> None:
     name = topics.new(3)
     for partition in range(3):

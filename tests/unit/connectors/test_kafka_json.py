@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.connectors.kafka.ends import written_since
 from lamina.connectors.kafka.json_rows import json_objects, json_tokens
 from lamina.connectors.kafka.messages import Layout, json_values, messages_of, plain_bytes
 from lamina.connectors.kafka.times_text import times_text
@@ -173,7 +172,7 @@ def test_versions_of_a_row_with_a_null_key_stay_in_one_partition() -> None:
     [kept] = messages_of(batch, Layout(("v",), ("k",), replaces=True), json_values)
     assert spread.partitions is None
     assert kept.partitions == [None, 0, None, 0]
-    assert [each.get("partition") for each in kept.dicts()] == [None, 0, None, 0]
+    assert kept.columns()[2] == [-1, 0, -1, 0]
 
 
 def test_deletes_have_no_value_and_what_is_replaced_has_no_message() -> None:
@@ -181,17 +180,4 @@ def test_deletes_have_no_value_and_what_is_replaced_has_no_message() -> None:
     batch = pa.record_batch({"k": [1, 1, 1, 1], "v": [1, 1, 2, 2], CHANGE: changes})
     [messages] = messages_of(batch, Layout(("k", "v"), ("k",)), json_values)
     assert messages.values.to_pylist() == [b'{"k":1,"v":1}', b'{"k":1,"v":2}', None]
-    assert messages.dicts() == [
-        {"key": b"1", "value": b'{"k":1,"v":1}'},
-        {"key": b"1", "value": b'{"k":1,"v":2}'},
-        {"key": b"1", "value": None},
-    ]
-
-
-def test_what_hangs_is_aborted_only_if_no_reader_has_got_past_where_it_began() -> None:
-    before = {0: 5, 1: 0, 2: 7}
-    ends = {0: 8, 1: 0, 2: 9}
-    assert written_since(before, stable={0: 5, 1: 0, 2: 7}, ends=ends) == [0, 2]
-    assert written_since(before, stable={0: 5, 1: 0, 2: 8}, ends=ends) is None
-    assert written_since(before, stable={0: 3, 1: 0, 2: 7}, ends={**ends, 3: 4}) == [0, 2]
-    assert written_since({}, stable={0: 5}, ends={0: 8}) == []
+    assert messages.columns()[:2] == (messages.values.to_pylist(), [b"1", b"1", b"1"])

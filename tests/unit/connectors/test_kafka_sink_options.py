@@ -28,6 +28,17 @@ def declared(options: dict[str, str], *, secret: bool = True) -> DeclaredSink:
     return DeclaredSink("out", "s", "kafka", written)
 
 
+OVERWRITTEN = (
+    "log_level",
+    "auto.offset.reset",
+    "fetch.wait.max.ms",
+    "enable.partition.eof",
+    "enable.auto.commit",
+    "enable.auto.offset.store",
+)
+"""What the sink sets itself: it was taken, and ignored."""
+
+
 def layout(output: Output, **options: str) -> Layout:
     sink = declared(options)
     unused: Any = None
@@ -46,6 +57,7 @@ def layout(output: Output, **options: str) -> Layout:
         ({"timeout": "soon"}, "timeout"),
         ({"kafka.acks": "1"}, "its promise hangs on it"),
         ({"kafka.transactional.id": "x"}, "its promise hangs on it"),
+        *(({f"kafka.{name}": "1"}, f"kafka.{name}") for name in OVERWRITTEN),
         ({"kafka.no.such.thing": "1"}, "No such configuration property"),
         ({"kafka.linger.ms": "soon"}, "Invalid value"),
         ({"kafka.transaction.timeout.ms": "1e4"}, "transaction.timeout.ms"),
@@ -56,7 +68,10 @@ def layout(output: Output, **options: str) -> Layout:
         ({"schema.registry.url": "http://r:1"}, "format 'avro'"),
         ({"format": "avro", "subject": "x"}, "without its url"),
         ({"format": "avro", "schema.registry.url": "r:8081"}, "schema.registry.url"),
-        ({"format": "avro", "schema.registry.url": "http://u:pw@r:1"}, "a name or a password"),
+        *(
+            ({"format": "avro", "schema.registry.url": url}, "a name or a password")
+            for url in ("http://u:pw@r:1", "http://:pw@r:1", "u:pw@r:1", "pw@r", "http:/u:pw@r")
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_with_advice(options: dict[str, str], said: str) -> None:
@@ -64,6 +79,14 @@ def test_what_cannot_work_is_refused_with_advice(options: dict[str, str], said: 
         check_sink(declared(options), Path())
     assert said in str(raised.value)
     assert "pw@" not in str(raised.value)
+
+
+def test_an_address_out_of_a_variable_was_shown_with_its_password() -> None:
+    for url, secret in (("u:pw@r:1", True), ("u:pw@r:1", False), ("reg pw", True)):
+        options = {"format": "avro", "schema.registry.url": url}
+        with pytest.raises(BadPipeline, match=r"schema\.registry\.url") as raised:
+            check_sink(declared(options, secret=secret), Path())
+        assert "pw" not in str(raised.value)
 
 
 def test_a_password_in_plain_text_is_refused() -> None:
@@ -148,4 +171,5 @@ def test_names_that_avro_does_not_know_are_refused_when_the_sink_is_opened() -> 
 
 def test_raw_messages_take_their_key_from_the_column_key() -> None:
     schema = pa.schema([("key", pa.int64()), ("value", pa.binary()), ("h", pa.string())])
-    assert layout(Output(schema), format="raw", headers="h") == Layout(("value",), ("key",), ("h",))
+    found = layout(Output(schema), format="raw", headers="h")
+    assert found == Layout(("value",), ("key",), ("h",), is_raw=True)

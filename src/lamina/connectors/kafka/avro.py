@@ -29,15 +29,17 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from lamina.clock import Clock, SystemClock
 from lamina.connectors.file_frames import ddl
-from lamina.connectors.kafka.schemas import SchemaRegistry
+from lamina.connectors.kafka.schema_registry import SchemaRegistry
 from lamina.connectors.kafka.values import UNKNOWN_SCHEMA, VALUE
-from lamina.errors import LaminaError, Refused
+from lamina.errors import LaminaError, NotFound, Refused
 from lamina.pipeline.model import Column as Definition
 from lamina.pipeline.model import DeclaredSource
 
 _UNKNOWN = re.compile(rf"{UNKNOWN_SCHEMA} ([0-9A-F]{{8}})\b")
 _WIDER = ((IntegerType, LongType), (FloatType, DoubleType), (IntegerType, DoubleType))
+ASK_AGAIN_S = 5.0
 _FRAME = 5
 _READ = "_lamina_read"
 _ALL = (1 << 31) - 1
@@ -141,15 +143,23 @@ class FramedAvro(AvroColumns):
     """Values that say which schema they have."""
 
     def __init__(
-        self, source: DeclaredSource, columns: Sequence[Definition], registry: SchemaRegistry
+        self,
+        source: DeclaredSource,
+        columns: Sequence[Definition],
+        registry: SchemaRegistry,
+        *,
+        keeps_bad_rows: bool = False,
+        clock: Clock | None = None,
     ) -> None:
         super().__init__(source, columns)
-        self._registry = registry
+        self._registry, self._keeps_bad_rows = registry, keeps_bad_rows
+        self._clock = clock or SystemClock()
         self._schemas: dict[int, str] = {}
+        self._unreadable: set[int] = set()  # schemas whose records are bad rows, until the next run
 
     def probe(self, spark: SparkSession) -> None:
         super().probe(spark)
-        self._registry.probe()
+        self._registry.check()
 
     def row(self) -> Column:
         value, frame = F.col(VALUE), F.substring(F.col(VALUE), 1, _FRAME)
@@ -158,20 +168,40 @@ class FramedAvro(AvroColumns):
         nothing = F.lit(None).cast(self._types)
         is_framed = (F.octet_length(value) >= _FRAME) & (F.substring(value, 1, 1) == _bytes(b"\0"))
         row = F.when(value.isNull() | ~is_framed, nothing)
+        for number in sorted(self._unreadable):
+            row = row.when(frame == _bytes(_framed(number)), nothing)
         for number, schema in sorted(self._schemas.items()):
-            known = _bytes(b"\0" + number.to_bytes(4, "big"))
+            known = _bytes(_framed(number))
             row = row.when(frame == known, self.struct(data, schema, f"the schema {number}"))
         return row.otherwise(F.raise_error(said).cast(self._types))
 
     def learn(self, error: LaminaError) -> bool:
         found = _UNKNOWN.search(error.message)
         number = int(found[1], 16) if found else None
-        if number is None or number in self._schemas:
+        if number is None or number in self._schemas or number in self._unreadable:
             return False
-        schema = self._registry.schema(number)
-        self._fields(schema, f"the schema {number}")
-        self._schemas[number] = schema
+        schema = self._schema(number)
+        if isinstance(schema, str):
+            self._schemas[number] = schema
+        elif self._keeps_bad_rows:
+            self._unreadable.add(number)
+        else:
+            raise schema
         return True
+
+    def _schema(self, number: int) -> str | LaminaError:
+        """One that can be read; or why none ever will. An outage is raised, and waited for."""
+        found = self._registry.lookup(number)
+        if isinstance(found, NotFound) and self._keeps_bad_rows:
+            self._clock.wait(ASK_AGAIN_S)  # a registry of several servers may be a little late
+            found = self._registry.lookup(number)
+        if isinstance(found, LaminaError):
+            return found
+        try:
+            self._fields(found, f"the schema {number}")
+        except Refused as error:
+            return error
+        return found
 
 
 def _with_mark(schema: str) -> str:
@@ -199,6 +229,10 @@ def _nullable(type_: DataType) -> DataType:
             return MapType(_nullable(type_.keyType), _nullable(type_.valueType))
         case _:
             return type_
+
+
+def _framed(number: int) -> bytes:
+    return b"\0" + number.to_bytes(4, "big")
 
 
 def _bytes(value: bytes) -> Column:

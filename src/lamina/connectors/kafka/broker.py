@@ -24,6 +24,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from lamina.clock import Clock, SystemClock
+from lamina.connectors.kafka.failures import denial_advice, wants_certificate
 from lamina.connectors.kafka.planning import Bounds, Part, Topic
 from lamina.errors import AccessDenied, LaminaError, NotFound, Refused, StoreUnavailable
 
@@ -43,6 +44,7 @@ _DENIED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
 }
+_RIGHTS = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 _FATAL = {KafkaError._AUTHENTICATION, KafkaError._SSL}  # noqa: SLF001
 _AWAY = {
     KafkaError._TIMED_OUT,  # noqa: SLF001
@@ -188,7 +190,11 @@ class Broker:
         while waiting and self._clock.monotonic() - started < self.patience_s + 1:
             _, waiting = wait(waiting, timeout=_LOOK_S, return_when=FIRST_EXCEPTION)
             client.poll(0)
-            fatal = [error for error in self._errors if error.code() in _FATAL]
+            fatal = [
+                error
+                for error in self._errors
+                if error.code() in _FATAL or wants_certificate(error)
+            ]
             if waiting and fatal:
                 raise self._meaning(fatal[0], what)
         answers: dict[Any, Any] = {}
@@ -205,12 +211,18 @@ class Broker:
 
     def _meaning(self, error: KafkaError, what: str) -> LaminaError:
         """An error of Kafka's as one of ours; what connections said before counts more."""
-        denied = [each for each in (error, *self._errors) if each.code() in _DENIED]
+        denied = [
+            each
+            for each in (error, *self._errors)
+            if each.code() in _DENIED or wants_certificate(each)
+        ]
         if denied:
+            rights = "Give this user the rights to DESCRIBE and READ"
+            is_right = denied[0].code() in _RIGHTS
             return AccessDenied(
                 f"the source {self._source!r} may not ask Kafka for {what}: {_text(denied[0])}",
                 where=self._servers,
-                advice="Check user, password, certificates, and the right to DESCRIBE and READ",
+                advice=rights if is_right else denial_advice(denied[0]) or "",
             )
         if error.code() in _AWAY or error.retriable():
             said = [each for each in self._errors if each.code() in _AWAY] or [error]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -10,6 +11,7 @@ from confluent_kafka import KafkaException
 
 from lamina.errors import AccessDenied, LaminaError, NotFound, Refused, StoreUnavailable
 
+TOO_LARGE = ("MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")
 _DENIED: Mapping[str, str] = {
     "TOPIC_AUTHORIZATION_FAILED": "Give this user Describe, Read and Write on the topic",
     "CLUSTER_AUTHORIZATION_FAILED": "Give this user Create on the cluster, or create the topic",
@@ -18,8 +20,14 @@ _DENIED: Mapping[str, str] = {
         "Give this user Write and Describe on transactional ids that begin with `lamina-`"
     ),
     "SASL_AUTHENTICATION_FAILED": "Check the name and the password in kafka.sasl.jaas.config",
-    "_AUTHENTICATION": "Check kafka.sasl.mechanism and kafka.sasl.jaas.config",
-    "_SSL": "Check kafka.security.protocol and the certificates",
+    "_AUTHENTICATION": (
+        "Check kafka.sasl.mechanism, and the name and the password in kafka.sasl.jaas.config"
+    ),
+    "_SSL": (
+        "Check kafka.security.protocol, and the brokers' certificate: that "
+        "kafka.ssl.truststore.location has the authority that signed it, that it has not expired, "
+        "and that it names the host of kafka.bootstrap.servers"
+    ),
     "UNSUPPORTED_SASL_MECHANISM": "Set kafka.sasl.mechanism to one that the brokers have",
     "ILLEGAL_SASL_STATE": "Set kafka.security.protocol and kafka.sasl.mechanism as the brokers do",
 }
@@ -36,6 +44,7 @@ _REFUSED: Mapping[str, str] = {
     "INVALID_TIMESTAMP": "The column of `timestamp` has a time that the topic does not take",
     "_UNKNOWN_PARTITION": "The column of `partition` names one that the topic does not have",
     "_INVALID_ARG": "",
+    **dict.fromkeys(TOO_LARGE, "Raise the topic's max.message.bytes (kafka-configs.sh --alter)"),
 }
 _SETTLING = (
     "_UNKNOWN_PARTITION",
@@ -46,6 +55,10 @@ _SETTLING = (
 )
 _MISSING = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_ID")
 _FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING")
+_CLIENT_CERTIFICATE = (
+    "The brokers want a certificate from us that they trust: check kafka.ssl.keystore.location"
+)
+_ALERT = re.compile(r"SSL alert number (?:4[2-9]|116)\b")  # of TLS: they are about certificates
 _HOPELESS = ("_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED", "_RESOLVE")
 
 Call = Callable[[str], None]
@@ -63,7 +76,20 @@ def is_fenced(error: Any) -> bool:
 
 def is_hopeless(error: Any) -> bool:
     """Whether waiting for the brokers will not help: a wrong host, name or certificate."""
-    return error.name() in _HOPELESS
+    return error.name() in _HOPELESS or wants_certificate(error)
+
+
+def wants_certificate(error: Any) -> bool:
+    """Whether a broker has refused our certificate, or that we have none.
+
+    With TLS 1.3 that comes after the handshake, as the end of a connection.
+    """
+    return _ALERT.search(error.str()) is not None
+
+
+def denial_advice(error: Any) -> str | None:
+    """What to do about an error that says we may not; None if it says something else."""
+    return _CLIENT_CERTIFICATE if wants_certificate(error) else _DENIED.get(error.name())
 
 
 def is_missing(error: Any) -> bool:
@@ -79,8 +105,8 @@ def typed(error: Any, where: str) -> LaminaError:
     """The error of our tree for a `KafkaError`; its name and text stay in the message."""
     name = error.name()
     text = f"Kafka says: {error.str()} ({name})"
-    if name in _DENIED:
-        return AccessDenied(text, where=where, advice=_DENIED[name])
+    if (denied := denial_advice(error)) is not None:
+        return AccessDenied(text, where=where, advice=denied)
     if name in _MISSING:
         return NotFound(text, where=where, advice="Create the topic, then start again")
     if name in _REFUSED:

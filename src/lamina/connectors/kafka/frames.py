@@ -18,15 +18,13 @@ from lamina.clock import SystemClock, new_writer_id
 from lamina.connectors.file_frames import ddl
 from lamina.connectors.kafka.avro import FramedAvro, PlainAvro
 from lamina.connectors.kafka.planning import Part, Slice
-from lamina.connectors.kafka.schemas import SchemaRegistry
-from lamina.connectors.kafka.security import PREFIX, SERVERS
+from lamina.connectors.kafka.schema_registry import SchemaRegistry
+from lamina.connectors.kafka.security import PREFIX, REGISTRY, REGISTRY_LOGIN, SERVERS
 from lamina.connectors.kafka.source_kind import (
     AVRO_SCHEMA,
     FORMAT,
     KAFKA,
     MIN_PARTITIONS,
-    REGISTRY,
-    REGISTRY_LOGIN,
     client_settings,
     reader_settings,
     value_columns,
@@ -58,6 +56,11 @@ class KafkaFrames:
     def __init__(self, context: SourceContext) -> None:
         self._context = context
         self._keeps_bad_rows = BAD_ROWS_PATH in context.given.declared
+        # Executors keep consumers by the name of a group; with Spark's own, new ones each epoch.
+        # For one name they allow one set of settings, and print both if another one comes: a run
+        # after a changed password must have a name of its own.
+        run = new_writer_id(SystemClock())
+        self._group = f"lamina-{context.pipeline}-{context.source.name}-{run}"
         self._parts: dict[int, Column] = {}
         self._reader: DataFrameReader | None = None  # one session for all epochs: made once
 
@@ -114,8 +117,7 @@ class KafkaFrames:
             f"{PREFIX}fetch.max.wait.ms": FETCH_WAIT_MS,
             **client_settings(given),
             SERVERS: given.text(SERVERS),
-            # Executors keep consumers by this name: with Spark's own, new ones in every epoch.
-            f"{PREFIX}group.id": f"lamina-{self._context.pipeline}-{self._context.source.name}",
+            f"{PREFIX}group.id": self._group,
             f"{PREFIX}isolation.level": "read_committed",
             "failOnDataLoss": "true",
         }
@@ -158,7 +160,9 @@ class KafkaFrames:
                 return PlainAvro(self._context.source, columns, given.text(AVRO_SCHEMA))
             case "avro":
                 registry = SchemaRegistry(given.text(REGISTRY), given.text(REGISTRY_LOGIN))
-                return FramedAvro(self._context.source, columns, registry)
+                return FramedAvro(
+                    self._context.source, columns, registry, keeps_bad_rows=self._keeps_bad_rows
+                )
             case _:
                 return RawValues(columns)
 

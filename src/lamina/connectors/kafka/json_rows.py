@@ -73,7 +73,8 @@ def _unquoted(values: pa.Array) -> tuple[str, pa.Array]:
     if pt.is_floating(kind):
         return "", _numbers(values)
     texts = plain_texts(values)
-    return '"', _escaped(texts) if _has_specials(texts) else texts
+    is_free = pt.is_string(kind) or pt.is_large_string(kind)  # other types have no special ones
+    return '"', _escaped(texts) if is_free and _has_specials(texts) else texts
 
 
 def _nested(values: pa.Array) -> pa.Array:

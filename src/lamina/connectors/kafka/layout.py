@@ -29,7 +29,7 @@ def layout_of(context: SinkContext, output: Output) -> Layout:
     values = _raw_value(context, output, rest, keys) if is_raw else tuple(rest)
     _check_types(context, output, partition, timestamp)
     replaces = output.change is not Change.APPEND
-    return Layout(values, keys, headers, partition, timestamp, replaces)
+    return Layout(values, keys, headers, partition, timestamp, replaces, is_raw)
 
 
 def _keys(context: SinkContext, output: Output, default: Sequence[str]) -> tuple[str, ...]:

@@ -2,8 +2,9 @@
 
 key     {"topic": ...}: the topic that the sink writes to
 value   {"version", "topic", "sink", "pipeline", "pipeline_id", "generation", "epoch",
-        "commit_digest", "rows", "before"}, canonical JSON; epoch 0: claimed, and nothing
-        published; before: the end of each partition of the topic when the epoch began
+        "commit_digest", "rows", "before", "claim"}, canonical JSON; epoch 0: nothing published
+        yet; before: the end of each partition of the topic when the epoch began; claim: the
+        transaction of this mark has no rows, a process has taken the sink at that epoch
 
 It is written in the transaction of the rows, under a transactional id that follows from the topic.
 So whoever writes to the topic, of whichever pipeline, takes turns at the mark, and the newest
@@ -38,6 +39,7 @@ class Mark:
     point: Point | None
     rows: int = 0
     before: Mapping[int, int] = field(default_factory=dict)
+    is_claim: bool = False  # its transaction has no rows
 
     @property
     def position(self) -> SinkPosition:
@@ -82,6 +84,7 @@ def encode_mark(mark: Mark) -> bytes:
             "commit_digest": point.digest,
             "rows": mark.rows,
             "before": {str(number): offset for number, offset in mark.before.items()},
+            "claim": mark.is_claim,
         }
     )
 
@@ -102,4 +105,5 @@ def decode_mark(data: bytes, where: str) -> Mark:
         point=point if point.epoch else None,
         rows=fields.integer("rows"),
         before={int(number): end for number, end in fields.integer_map("before").items()},
+        is_claim=fields.flag("claim", False),
     )

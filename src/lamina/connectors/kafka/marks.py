@@ -6,6 +6,7 @@ one question to the broker. A new process begins near the end: the newest record
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from lamina.connectors.kafka.topics import Place
 from lamina.errors import Refused, StoreUnavailable
 
 _TAILS = (64, 4096)  # offsets from the end; then everything
+_HEARD_MAX = 100
 _LOOK_S = 0.002
 _OPEN_S = 2.0
 _MISSING_S = 0.05
@@ -52,7 +54,7 @@ class Marks:
     ) -> None:
         self._place, self._sink, self._clock, self._call = place, sink, clock, call
         self._known: _Known | None = None
-        self.heard: list[Any] = []
+        self.heard: deque[Any] = deque(maxlen=_HEARD_MAX)  # what clients said of connections
         common = {**settings, "group.id": f"lamina-{place.topic}"}  # needed, and never joined
         common |= {
             "enable.auto.commit": False,

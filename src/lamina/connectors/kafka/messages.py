@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
@@ -12,9 +13,12 @@ import pyarrow.types as pt
 
 from lamina.connectors.kafka.json_rows import json_objects, plain_texts
 from lamina.engine.ports import CHANGE
+from lamina.errors import Refused
 
-CHUNK_BYTES = 16 << 20
-CHUNK_ROWS = 8_192
+CHUNK_BYTES = 8 << 20
+CHUNK_ROWS = 16_384
+HEADER_SIZE = 10
+_PARTITIONS = 1 << 31
 Headers = list[tuple[str, str | bytes | None]]
 EncodeValues = Callable[[pa.RecordBatch], pa.Array]
 """Bytes for each row, or null."""
@@ -30,6 +34,7 @@ class Layout:
     partition: str | None = None
     timestamp: str | None = None
     replaces: bool = False  # a row replaces the one with the same key: their order counts
+    is_raw: bool = False  # the value is one column as it is, and not an object of all that are left
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,31 +48,33 @@ class Messages:
     timestamps: list[int | None] | None = None
 
     def sizes(self) -> pa.Array:
-        """Bytes of key and value of each; those of headers are not many."""
+        """Bytes of key, value and headers of each."""
         sizes = pc.binary_length(self.values).fill_null(0)
-        if self.keys is None:
-            return sizes
-        return pc.add(sizes, pc.binary_length(self.keys).fill_null(0))
+        if self.keys is not None:
+            sizes = pc.add(sizes, pc.binary_length(self.keys).fill_null(0))
+        if self.headers is not None:
+            sizes = pc.add(sizes, pa.array(map(headers_size, self.headers), pa.int32()))
+        return sizes
 
     @property
-    def is_plain(self) -> bool:
-        """Whether `Producer.produce_batch` will do: it ignores all but keys and values."""
-        return self.headers is None and self.partitions is None and self.timestamps is None
+    def has_more(self) -> bool:
+        """Whether there is more than keys, values and partitions."""
+        return self.headers is not None or self.timestamps is not None
 
-    def dicts(self) -> list[dict[str, Any]]:
-        """As `Producer.produce` takes them."""
-        values = self.values.to_pylist()
-        if self.keys is None:
-            found: list[dict[str, Any]] = [{"value": value} for value in values]
-        else:
-            keys = self.keys.to_pylist()
-            found = [{"value": v, "key": k} for v, k in zip(values, keys, strict=True)]
-        more = {
-            "partition": self.partitions,
-            "timestamp": self.timestamps,
-            "headers": self.headers,
-        }
-        for name, column in more.items():
+    def columns(self) -> tuple[list[bytes | None], Iterable[bytes | None], Iterable[int]]:
+        """Values, keys and partitions, as `Producer.produce` takes them; -1: Kafka chooses."""
+        keys = repeat(None) if self.keys is None else self.keys.to_pylist()
+        partitions = (
+            repeat(-1)
+            if self.partitions is None
+            else [-1 if number is None else number for number in self.partitions]
+        )
+        return self.values.to_pylist(), keys, partitions
+
+    def more(self) -> list[dict[str, Any]]:
+        """The headers and the time of each message, as `Producer.produce` takes them."""
+        found: list[dict[str, Any]] = [{} for _ in range(len(self.values))]
+        for name, column in (("timestamp", self.timestamps), ("headers", self.headers)):
             for message, value in zip(found, column or (), strict=False):
                 if value is not None:
                     message[name] = value
@@ -76,6 +83,7 @@ class Messages:
 
 def messages_of(batch: pa.RecordBatch, layout: Layout, encode: EncodeValues) -> Iterator[Messages]:
     """The messages of some rows, in pieces of a bounded size; -U has none, and -D no value."""
+    layout = layout_for(batch.schema, layout)
     if CHANGE in batch.schema.names:
         batch = batch.filter(pc.not_equal(batch[CHANGE], "-U"))
     for piece in _pieces(batch):
@@ -88,8 +96,31 @@ def messages_of(batch: pa.RecordBatch, layout: Layout, encode: EncodeValues) -> 
             keys,
             _headers(piece, layout.headers) if layout.headers else None,
             _partitions(piece, layout, keys),
-            _millis(piece[layout.timestamp]) if layout.timestamp else None,
+            _millis(piece[layout.timestamp], layout.timestamp) if layout.timestamp else None,
         )
+
+
+def layout_for(schema: pa.Schema, layout: Layout) -> Layout:
+    """*layout* for the rows of an epoch, which may be older than the stream: one that was decided
+    before the SELECT was changed keeps all of its columns. Refused if it lacks one with a place."""
+    names = [name for name in schema.names if name != CHANGE]
+    apart = [*layout.headers, *filter(None, (layout.partition, layout.timestamp))]
+    named = [*layout.keys, *apart, *(layout.values if layout.is_raw else ())]
+    for name in named:
+        if name not in names:
+            raise Refused(
+                f"an epoch from before a change of the stream has no column {name!r}, which the "
+                "sink needs",
+                advice="Start with the SELECT and the options of before until the epoch is "
+                "published, or name no column in the sink's options that it does not have",
+            )
+    values = layout.values if layout.is_raw else tuple(n for n in names if n not in apart)
+    return replace(layout, values=values)
+
+
+def headers_size(headers: Headers) -> int:
+    """In bytes; each has two lengths with it."""
+    return sum(len(name.encode()) + len(value or b"") + HEADER_SIZE for name, value in headers)
 
 
 def json_values(batch: pa.RecordBatch) -> pa.Array:
@@ -125,6 +156,14 @@ def _partitions(
     """None: Kafka chooses. It spreads null keys, and versions of a row would lose their order."""
     if layout.partition is not None:
         given: list[int | None] = batch[layout.partition].to_pylist()
+        wrong = next((n for n in given if not _is_partition(n)), None)
+        if wrong is not None:
+            raise Refused(
+                f"the column {layout.partition!r} has {wrong!r}, which is not the number of a "
+                "partition",
+                advice="They begin with 0; with null, Kafka chooses. The epoch is published when "
+                "the sink is started without the option partition",
+            )
         return given
     if not layout.replaces or keys is None or not keys.null_count:
         return None
@@ -136,8 +175,27 @@ def _headers(batch: pa.RecordBatch, names: tuple[str, ...]) -> list[Headers]:
     return [list(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _millis(times: pa.Array) -> list[int | None]:
-    found: list[int | None] = (
-        times.cast(pa.timestamp("ms"), safe=False).cast(pa.int64()).to_pylist()
+def _is_partition(number: Any) -> bool:
+    return number is None or (isinstance(number, int) and 0 <= number < _PARTITIONS)
+
+
+def _millis(times: pa.Array, name: str) -> list[int | None]:
+    """Whole milliseconds. To Kafka's client 0 is the time of sending, and -1 is none at all."""
+    if not pt.is_timestamp(times.type):
+        raise _no_time(name, f"is {times.type}")
+    micros: list[int | None] = (
+        times.cast(pa.timestamp("us"), safe=False).cast(pa.int64()).to_pylist()
     )
-    return found
+    millis = [None if each is None else each // 1000 for each in micros]
+    early = next((each for each in millis if each is not None and each < 1), None)
+    if early is not None:
+        raise _no_time(name, f"has a time of {early:,} ms since 1970-01-01 00:00 UTC")
+    return millis
+
+
+def _no_time(name: str, why: str) -> Refused:
+    return Refused(
+        f"the column {name!r} {why}: a message cannot have that time",
+        advice="Times begin at 1970-01-01 00:00:00.001 UTC; with null, Kafka has its own. The "
+        "epoch is published when the sink is started without the option timestamp",
+    )

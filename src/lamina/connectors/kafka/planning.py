@@ -117,6 +117,7 @@ class Loss:
 
     message: str
     skipped: Position  # where to go on if a person accepts it
+    back: str = ""  # TOPIC/N@OFFSET, if that is a place before the next offset
 
 
 def lost_topic(known: Position, topics: Mapping[str, Topic], wanted: Iterable[str]) -> Loss | None:
@@ -138,7 +139,10 @@ def lost_topic(known: Position, topics: Mapping[str, Topic], wanted: Iterable[st
 
 
 def lost_rows(known: Position, bounds: Mapping[Part, Bounds]) -> Loss | None:
-    """The first partition that no longer holds the next offset, with the numbers."""
+    """The first partition that no longer holds the next offset, with the numbers.
+
+    A partition that was cut off and has grown beyond the next offset since looks as it did.
+    """
     for part, at in sorted(known.next.items()):
         if part not in bounds or bounds[part].earliest <= at <= bounds[part].latest:
             continue
@@ -154,7 +158,8 @@ def lost_rows(known: Position, bounds: Mapping[Part, Bounds]) -> Loss | None:
             f"{where} ends before what was read of it: the next offset is {at}, and the partition "
             f"ends at {found.latest}"
         )
-        return Loss(message, _moved(known, part, found.latest))
+        back = f"{topic}/{number}@{found.latest}"
+        return Loss(message, _moved(known, part, found.latest), back)
     return None
 
 

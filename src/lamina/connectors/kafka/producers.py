@@ -7,16 +7,20 @@ aborted, whatever it has begun to commit is waited for, and nothing it sends lat
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from lamina.connectors.kafka.failures import Call
 
+_ABORT_S = 10.0
+_SERVE_S = 0.05
+_SERVES = 20
 SETTINGS = {
     "acks": "all",
     "partitioner": "murmur2_random",  # a key goes where Java's clients send it
-    "linger.ms": "5",
+    "linger.ms": "50",
 }
 
 
@@ -50,3 +54,31 @@ class Producers:
     def drop(self) -> None:
         """Let go of one that was kept: another process may have fenced it."""
         self._unused = None
+
+
+def break_off(producer: Producer) -> None:
+    """Abort a transaction, and let go of what waits in it: the producer is not used again.
+
+    Readers need not wait for the timeout of the transaction. The next producer aborts it anyway,
+    so it does not matter whether this one can. But each message that has no answer keeps its
+    callback, and so the producer with all of its threads and memory.
+    """
+    with suppress(KafkaException):
+        producer.abort_transaction(_ABORT_S)
+    producer.purge()
+    for _ in range(_SERVES):
+        if not len(producer):
+            return
+        with suppress(KafkaException):
+            serve(producer, _SERVE_S)
+
+
+def serve(producer: Producer, wait_s: float) -> None:
+    """Let callbacks of messages run. KafkaException for what the producer has died of."""
+    try:
+        producer.poll(wait_s)
+    except SystemError as error:
+        # The client raises that amid the callbacks, and the next of them fails because of it.
+        if isinstance(error.__cause__, KafkaException):
+            raise error.__cause__ from None
+        raise

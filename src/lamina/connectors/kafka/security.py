@@ -16,6 +16,8 @@ from lamina.pipeline.tokens import did_you_mean
 
 PREFIX = "kafka."
 SERVERS = "kafka.bootstrap.servers"
+REGISTRY, REGISTRY_LOGIN = "schema.registry.url", "schema.registry.basic.auth.user.info"
+_REGISTRY_URL = re.compile(r"https?://[^@/?#\s]+(/[^@\s]*)?", re.IGNORECASE)
 _JAAS = "kafka.sasl.jaas.config"
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -69,6 +71,19 @@ def check_security(
             shown = ", ".join(each or "''" for each in choices)
             raise bad_option(of, f"has the {name} {option.written!r}", file, f"It can be {shown}")
     _check_together(of, further, file)
+
+
+def check_registry_url(of: DeclaredSource | DeclaredSink, file: str) -> None:
+    """BadPipeline for an address that is none; one with an @, which may follow a password, is not
+    shown."""
+    option = option_of(of, REGISTRY)
+    if option is None or not option.value or _REGISTRY_URL.fullmatch(option.value):
+        return
+    message = f"has the {REGISTRY} {option.written!r}"
+    if "@" in option.value:
+        message = f"has a name or a password in {REGISTRY}"
+    advice = f"Write 'http://host:8081', and a login into {REGISTRY_LOGIN}"
+    raise bad_option(of, message, file, advice)
 
 
 def unknown_setting(

@@ -13,8 +13,7 @@ stops; the new one makes another producer, and goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -23,15 +22,16 @@ import pyarrow as pa
 from confluent_kafka import KafkaException, Producer
 
 from lamina.clock import Clock, SystemClock
+from lamina.connectors.kafka.ahead import made_ahead
 from lamina.connectors.kafka.ends import Ends, written_since
 from lamina.connectors.kafka.failures import Call, is_fenced, no_call, typed
 from lamina.connectors.kafka.mark import Mark, encode_key, encode_mark, position_of
 from lamina.connectors.kafka.mark import transactional_id as id_of
 from lamina.connectors.kafka.marks import Hanging, Marks
-from lamina.connectors.kafka.messages import Layout, messages_of
-from lamina.connectors.kafka.producers import SETTINGS, Producers
+from lamina.connectors.kafka.messages import Layout, Messages, messages_of
+from lamina.connectors.kafka.producers import SETTINGS, Producers, break_off
 from lamina.connectors.kafka.sending import QUEUE, Sending
-from lamina.connectors.kafka.topics import Place, Topics
+from lamina.connectors.kafka.topics import BATCH_OVERHEAD, Place, Topics
 from lamina.connectors.staged import staged_batches
 from lamina.engine.ports import Change, Publication
 from lamina.errors import LaminaError, StoreUnavailable
@@ -41,8 +41,10 @@ from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owne
 
 T = TypeVar("T")
 ATTEMPTS = 10
+AHEAD = 4
+"""Chunks of messages that are encoded while a client waits for the brokers."""
 _WAIT_MS = 64
-_ABORT_S = 10.0
+_MESSAGE_MAX = 1_000_000_000  # librdkafka has no more
 _SHARED = {
     "client.id": "lamina",
     "reconnect.backoff.max.ms": "2000",
@@ -103,6 +105,7 @@ class KafkaSink:
         )
         self._transaction_s = int(settings.get("transaction.timeout.ms", 60_000)) / 1000
         self._size_max = int(settings.get("message.max.bytes", 0))  # 0: what the topic takes
+        self._batch_max = int(settings.get("batch.size", 1_000_000))
         self._ends = Ends(place, clock=self._clock, call=call)
         self._opened_marks: Marks | None = None
         self._has_marks = False  # there is a mark topic
@@ -156,8 +159,11 @@ class KafkaSink:
         """What a transaction needs, once for each process."""
         self._values.begin()
         limit = self._topics.create(self._marks.client)
-        self._size_max = self._size_max or limit
-        batch = {"message.max.bytes": max(1000, self._size_max), "batch.size": min(limit, 1000000)}
+        batch = {"batch.size": min(limit, self._batch_max)}
+        if not self._size_max:
+            self._size_max = limit
+            # The client counts what is around a message: room for that, as the topic has it.
+            batch["message.max.bytes"] = min(limit + BATCH_OVERHEAD, _MESSAGE_MAX)
         self._producers.change(batch)
         self._has_marks = self._is_ready = True
 
@@ -168,23 +174,32 @@ class KafkaSink:
         mark = self._read_settled(producer, check)
         check(position_of(mark))
         before = mark or self._mark(Owner(), 0, None, 0)
-        claim = replace(before, pipeline=pipeline or before.pipeline, generation=generation)
-        if claim == mark:
+        pipeline = pipeline or before.pipeline
+        claim = replace(before, pipeline=pipeline, generation=generation, is_claim=True)
+        if mark is not None and claim.position == mark.position:
             self._producers.keep(producer)
         else:
-            self._commit(producer, claim, None)
+            self._commit(producer, claim, ())
         return claim.position
 
     def _publish(self, publication: Publication, judge: Callable[[SinkPosition], Publish]) -> None:
-        producer = self._new_producer()
-        if judge(position_of(self._read_settled(producer, judge))) is Publish.DONE:
-            self._producers.keep(producer)
-            return
-        mark = self._mark(
-            publication.pipeline, publication.generation, publication.point, publication.rows
-        )
-        mark = replace(mark, before=self._ends.now(self._marks.any_client))
-        self._commit(producer, mark, publication)
+        with made_ahead(self._messages(publication), AHEAD) as messages:
+            producer = self._new_producer()
+            last = self._read_settled(producer, judge)
+            if judge(position_of(last)) is Publish.DONE:
+                self._producers.keep(producer)
+                return
+            ends = self._ends.now(self._marks.any_client)
+            if last is not None and last.point is not None:
+                self._ends.check_closed(self._marks.client, before=last.before, ends=ends)
+            mark = self._mark(
+                publication.pipeline, publication.generation, publication.point, publication.rows
+            )
+            self._commit(producer, replace(mark, before=ends), messages)
+
+    def _messages(self, publication: Publication) -> Generator[Messages, None, None]:
+        for batch in staged_batches(publication):
+            yield from messages_of(batch, self._layout, self._values.encode)
 
     def _read_settled(
         self, producer: Producer, check: Callable[[SinkPosition], object]
@@ -195,14 +210,20 @@ class KafkaSink:
         except Hanging as hanging:
             check(position_of(self._marks.read()))
             open_marks = self._marks.open()
-            before = open_marks[0].before if open_marks else {}
-            ends = self._ends.now(self._marks.any_client)
-            stable = self._ends.now(self._marks.client)
-            written = written_since(before, stable=stable, ends=ends)
+            written = self._written(open_marks)
             if not open_marks or written is None:
                 raise hanging.error from None
             self._end(producer, open_marks[0], written)
             raise _Again("a transaction that hung was aborted") from hanging
+
+    def _written(self, open_marks: Sequence[Mark]) -> list[int] | None:
+        """Partitions with rows of what hangs; None if readers may have seen any of them."""
+        epochs = [mark for mark in open_marks if not mark.is_claim]
+        if not epochs:
+            return []
+        ends = self._ends.now(self._marks.any_client)
+        stable = self._ends.now(self._marks.client)
+        return written_since(epochs[0].before, stable=stable, ends=ends)
 
     def _end(self, producer: Producer, mark: Mark, partitions: Sequence[int]) -> None:
         """Abort what hangs: a producer's marker ends all that its transactional id has open."""
@@ -217,7 +238,7 @@ class KafkaSink:
         except KafkaException as error:
             raise typed(error.args[0], self._place.where) from error
 
-    def _commit(self, producer: Producer, mark: Mark, publication: Publication | None) -> None:
+    def _commit(self, producer: Producer, mark: Mark, messages: Iterable[Messages]) -> None:
         """One transaction; _Again if it is not known whether it happened."""
         sending = Sending(
             producer,
@@ -229,8 +250,7 @@ class KafkaSink:
         commits = False
         try:
             producer.begin_transaction()
-            if publication is not None and publication.files:
-                self._send(publication, sending)
+            self._send(messages, sending)
             self._call("send the mark")
             sending.send_mark(self._place.mark_topic, encode_key(mark.topic), encode_mark(mark))
             self._call("commit")
@@ -239,18 +259,17 @@ class KafkaSink:
             self._call("committed")
         except KafkaException as error:
             failure = self._failure(error.args[0], sending, commits=commits)
-            _abort(producer)
+            break_off(producer)
             raise failure from error
         except Exception:
-            _abort(producer)
+            break_off(producer)
             raise
         self._marks.wait_for(mark)
 
-    def _send(self, publication: Publication, sending: Sending) -> None:
+    def _send(self, messages: Iterable[Messages], sending: Sending) -> None:
         self._call("send rows")
-        for batch in staged_batches(publication):
-            for messages in messages_of(batch, self._layout, self._values.encode):
-                sending.send(messages)
+        for chunk in messages:
+            sending.send(chunk)
         self._call("have sent rows")
 
     def _failure(self, error: Any, sending: Sending, *, commits: bool) -> LaminaError | _Again:
@@ -301,10 +320,3 @@ class KafkaSink:
                 self._place, self.name, self._shared, clock=self._clock, call=self._call
             )
         return self._opened_marks
-
-
-def _abort(producer: Producer) -> None:
-    """Readers need not wait for the timeout of the transaction. The next producer aborts it anyway,
-    so it does not matter whether this one can."""
-    with suppress(KafkaException):
-        producer.abort_transaction(_ABORT_S)

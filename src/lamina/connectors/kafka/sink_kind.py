@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from lamina.connectors.kafka.clients import check_known, client_settings
-from lamina.connectors.kafka.security import PREFIX, SERVERS
+from lamina.connectors.kafka.security import PREFIX, SERVERS, check_registry_url
 from lamina.connectors.kinds import (
     DeclaredOption,
     Extra,
@@ -82,7 +81,7 @@ def check(sink: DeclaredSink, given: Given) -> None:
     _check_registry(sink, given)
     settings = client_settings(sink, given)
     check_known(sink, settings, given)
-    for name in ("transaction.timeout.ms", "message.max.bytes"):
+    for name in ("transaction.timeout.ms", "message.max.bytes", "batch.size"):
         if not settings.get(name, "1").isdecimal():
             message = f"has the {PREFIX}{name} {settings[name]!r}"
             raise bad_option(sink, message, given.file, "It must be a whole number")
@@ -108,17 +107,7 @@ def _check_registry(sink: DeclaredSink, given: Given) -> None:
     if (of_registry or given.text("subject")) and not url:
         message = "has settings of a Schema Registry without its url"
         raise bad_option(sink, message, given.file, "Write schema.registry.url 'http://host:8081'")
-    parts = urlsplit(url)
-    if url and (parts.scheme not in ("http", "https") or not parts.hostname or parts.username):
-        message = (
-            f"has the schema.registry.url {url!r}"
-            if not parts.username
-            else ("has a name or a password in schema.registry.url")
-        )
-        advice = (
-            "Write 'http://host:8081', and a password into schema.registry.basic.auth.user.info"
-        )
-        raise bad_option(sink, message, given.file, advice)
+    check_registry_url(sink, given.file)
 
 
 def _open(context: SinkContext) -> KafkaSink:

@@ -60,7 +60,7 @@ def _values(context: SinkContext, output: Output | None, layout: Layout) -> Valu
         return PlainValues(raw_values if given.text("format") == "raw" else json_values)
     url = given.text("schema.registry.url")
     user = given.text("schema.registry.basic.auth.user.info")
-    registry = SchemaRegistry(url, _timeout_s(given), user) if url else None
+    registry = SchemaRegistry(url, user, _timeout_s(given)) if url else None
     subject = given.text("subject") or f"{given.text(TOPIC)}-value"
     columns = _schema_of(output, layout)
     try:

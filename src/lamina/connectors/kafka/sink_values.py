@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -32,21 +32,32 @@ class AvroValues:
         from lamina.connectors.kafka.avro_rows import avro_schema  # noqa: PLC0415  fastavro
 
         self._schema, self._subject, self._registry = avro_schema(columns), subject, registry
-        self._encode: Callable[[pa.RecordBatch], pa.Array] | None = None
+        self._known: EncodeValues | None = None
+        self._encoders: dict[tuple[object, ...], EncodeValues] = {}
 
     def check(self) -> None:
         if self._registry is not None:
             self._registry.check()
 
     def begin(self) -> None:
+        self._known = self._begin(self._schema)
+
+    def encode(self, batch: pa.RecordBatch) -> pa.Array:
+        """By the schema of the rows: an epoch may be older than the stream that the sink knows."""
+        from lamina.connectors.kafka.avro_rows import avro_schema  # noqa: PLC0415  fastavro
+
+        columns = tuple((field.name, field.type) for field in batch.schema)
+        if columns not in self._encoders:
+            schema = avro_schema(batch.schema)
+            known = self._known if schema == self._schema else None
+            self._encoders[columns] = known or self._begin(schema)
+        return self._encoders[columns](batch)
+
+    def _begin(self, schema: Any) -> EncodeValues:
         from lamina.connectors.kafka.avro_rows import avro_encoder  # noqa: PLC0415  fastavro
 
         prefix = b""
         if self._registry is not None:
-            number = self._registry.register(self._subject, self._schema)
+            number = self._registry.register(self._subject, schema)
             prefix = b"\0" + number.to_bytes(4, "big")
-        self._encode = avro_encoder(self._schema, prefix)
-
-    def encode(self, batch: pa.RecordBatch) -> pa.Array:
-        assert self._encode is not None, "begin comes first"
-        return self._encode(batch)
+        return avro_encoder(schema, prefix)

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LOOK_AGAIN_S = 1.0
+LOST_FOR_S = 5.0
+LOOKS_MAX = 10
 
 
 class KafkaSource:
@@ -64,10 +66,10 @@ class KafkaSource:
         self._pattern = re.compile(given.text(PATTERN)) if given.text(PATTERN) else None
         self._assigned = assigned_of(context)
         self._starting = starting_of(context)
-        self._skips_lost = context.skip_lost  # until an epoch of this run is committed
-        self._planned = SourceRange(self.name, {}, {})
+        self._skips_lost = context.skip_lost  # for the first plan of this run
+        self._accepted: tuple[Offset, list[Loss]] = ({}, [])  # the start of that plan, what it lost
         self._clock = SystemClock()
-        self._lost: list[str] = []  # of the last plan, and accepted
+        self._lost: list[Loss] = []  # of the last look, and accepted
         idle_after_us = given.microseconds(IDLE_AFTER)
         self._silence = None if idle_after_us is None else Silence(idle_after_us, self._clock)
         self._allowed: set[str] = set()  # topics, by id, whose cleanup policy will do
@@ -99,26 +101,43 @@ class KafkaSource:
         return self._patiently(lambda: self._plan(start, limits))
 
     def _plan(self, start: Offset, limits: Limits) -> SourceRange:
-        self._lost = []
-        if start == self._planned.end != self._planned.start:
-            self._skips_lost = False  # it was for what was lost before
-        known = Position.read(start)
-        topics, known = self._found_topics(known)
-        bounds = self._broker.bounds(self._parts(topics))
-        at = self._whole(begin(known, topics, bounds, self._starting), bounds)
+        at, bounds = self._looked_twice(start)
         read = slices(at, bounds, self._limit(limits))
-        end = after(at, read).written()
-        self._planned = SourceRange(
+        # What is lost later stops the run again; a plan that is made again has lost the same.
+        self._skips_lost, self._accepted = False, (start, self._lost)
+        return SourceRange(
             self.name,
             start,
-            end,
+            after(at, read).written(),
             read,
             holding=self._holding(bounds, read),
             notes=tuple(
-                f"the source {self.name!r} has skipped rows: {loss}" for loss in self._lost
+                f"the source {self.name!r} has skipped rows: {loss.message}" for loss in self._lost
             ),
         )
-        return self._planned
+
+    def _looked_twice(self, start: Offset) -> tuple[Position, dict[Part, Bounds]]:
+        """Where to read from. A loss is skipped if it is the same a while later: a broker that has
+        just started may tell of less than it has, and rows that come back would be read twice."""
+        found, lost = self._look(start), self._lost
+        for _ in range(LOOKS_MAX):
+            if not lost or (start, lost) == self._accepted:
+                return found
+            self._clock.wait(LOST_FOR_S)
+            before = [loss.message for loss in lost]
+            found, lost = self._look(start), self._lost
+            if [loss.message for loss in lost] == before:
+                return found
+        raise self._refused(f"what is lost changes from look to look: {lost[0].message}")
+
+    def _look(self, start: Offset) -> tuple[Position, dict[Part, Bounds]]:
+        self._lost = []
+        if start != self._accepted[0]:
+            self._accepted = (start, [])
+        topics, known = self._found_topics(Position.read(start))
+        bounds = self._broker.bounds(self._parts(topics))
+        at = begin(known, topics, bounds, self._starting)
+        return self._whole(at, bounds), bounds
 
     def confirm(self, planned: SourceRange) -> None:
         """The topics are the same, and nothing of what was read has been deleted meanwhile."""
@@ -277,18 +296,25 @@ class KafkaSource:
         return at
 
     def _skipped(self, loss: Loss) -> Position:
-        if not self._skips_lost:
-            raise self._refused(loss.message)
-        self._lost.append(loss.message)
+        """Where to go on behind what is lost. Refused unless a person has said so; and as long as
+        a broker may have been restarted just now, for `_patiently` to look again."""
+        is_named = loss.back in self._context.go_back if loss.back else self._skips_lost
+        was_accepted = loss.message in (each.message for each in self._accepted[1])
+        if not (is_named or was_accepted) or self._broker.is_shaken:
+            raise self._refused(loss.message, f"{self.name}:{loss.back}" if loss.back else "")
+        self._lost.append(loss)
         return loss.skipped
 
-    def _refused(self, message: str) -> Refused:
-        return Refused(
-            f"the source {self.name!r}: {message}",
-            where=self._servers,
-            advice="Restore the rows, or accept that they are lost: `lamina run --skip-lost "
-            f"{self.name}` goes on with what is there. Longer retention gives more time",
+    def _refused(self, message: str, back: str = "") -> Refused:
+        advice = (
+            "Restore the rows, or accept that they are lost: `lamina run --skip-lost "
+            f"{back or self.name}` goes on with what is there. "
         )
+        if back:
+            advice += "First see that it stays so: rows of that place that come back come twice"
+        else:
+            advice += "Longer retention gives more time"
+        return Refused(f"the source {self.name!r}: {message}", where=self._servers, advice=advice)
 
 
 def _named(part: Part) -> str:

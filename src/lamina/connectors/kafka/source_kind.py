@@ -11,7 +11,10 @@ from lamina.connectors.kafka.planning import EARLIEST, GIVEN, LATEST, Part, Star
 from lamina.connectors.kafka.security import (
     NAMES,
     PREFIX,
+    REGISTRY,
+    REGISTRY_LOGIN,
     SERVERS,
+    check_registry_url,
     check_security,
     unknown_setting,
 )
@@ -37,7 +40,6 @@ SUBSCRIBE, ASSIGN, PATTERN = "subscribe", "assign", "subscribePattern"
 STARTING = "startingOffsets"
 MIN_PARTITIONS, MAX_OFFSETS = "minPartitions", "maxOffsetsPerTrigger"
 FORMAT, AVRO_SCHEMA = "format", "avroSchema"
-REGISTRY, REGISTRY_LOGIN = "schema.registry.url", "schema.registry.basic.auth.user.info"
 IDLE_AFTER, COMPACTED, FAIL_ON_LOSS = "idle_after", "compacted", "failOnDataLoss"
 FORMATS = ("json", "csv", "avro", "raw")
 METADATA: Mapping[str, tuple[str, ...]] = {
@@ -250,10 +252,7 @@ def _check_format(context: SourceContext) -> None:
         raise _bad(context, message, f"Write {FORMAT} 'avro', or leave it out")
     if given.text(AVRO_SCHEMA) and not isinstance(_json(given.text(AVRO_SCHEMA)), dict):
         raise _bad(context, f"has an {AVRO_SCHEMA} that is not a record in JSON", "Repair it")
-    url = given.text(REGISTRY)
-    if url and not re.fullmatch(r"https?://[^@/\s]+(/[^@\s]*)?", url):
-        message = f"has the {REGISTRY} {_written(context, REGISTRY)!r}"
-        raise _bad(context, message, f"Write 'http://host:8081'; a login is {REGISTRY_LOGIN}")
+    check_registry_url(context.source, given.file)
 
 
 def _bad(context: SourceContext, message: str, advice: str) -> BadPipeline:

@@ -44,18 +44,18 @@ def _fixed(
     micros: np.ndarray[Any, Any], days: np.ndarray[Any, Any], zone: str, *, digits: int
 ) -> pa.Array:
     """Every text has the same width, so all of them are one block of bytes."""
-    rows, width = len(micros), 20 + digits + len(zone)
-    text = np.empty((rows, width), np.uint8)
+    rows, of_day = len(micros), micros - days * _DAY_US
+    text = np.empty(rows, _ROW[digits, zone])
     _put_dates(text, days)
-    text[:, width - len(zone) :] = np.frombuffer(zone.encode(), np.uint8)
-    of_day = micros - days * _DAY_US
-    seconds, fraction = of_day // 1_000_000, of_day % 1_000_000
-    text[:, 10], text[:, 13], text[:, 16], text[:, 19] = b"T::."
-    _put_digits(text, 11, seconds // 3600, 2)
-    _put_digits(text, 14, seconds // 60 % 60, 2)
-    _put_digits(text, 17, seconds % 60, 2)
-    _put_digits(text, 20, fraction // 10 ** (6 - digits), digits)
-    offsets = np.arange(rows + 1, dtype=np.int32) * width
+    minutes, of_minute = of_day // 60_000_000, of_day % 60_000_000
+    text["minute"] = _MINUTES[minutes]
+    text["second"] = _SECONDS[of_minute // 1_000_000]
+    text["millis"] = _THOUSAND[of_minute // 1000 % 1000]
+    if digits == 6:
+        text["micros"] = _THOUSAND[of_minute % 1000]
+    if zone:
+        text["zone"] = zone
+    offsets = np.arange(rows + 1, dtype=np.int32) * text.dtype.itemsize
     return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(text))
 
 
@@ -69,14 +69,19 @@ def _put_dates(text: np.ndarray[Any, Any], days: np.ndarray[Any, Any]) -> None:
     else:
         distinct, number = np.unique(days, return_inverse=True)
     dates = np.datetime_as_string(distinct.astype("datetime64[D]")).astype("S10")
-    text[:, :10] = dates.view(np.uint8).reshape(len(distinct), 10)[number]
+    text["date"] = dates[number]
 
 
-def _put_digits(
-    text: np.ndarray[Any, Any], at: int, numbers: np.ndarray[Any, Any], digits: int
-) -> None:
-    for place in range(digits):
-        text[:, at + place] = numbers // 10 ** (digits - 1 - place) % 10 + ord("0")
+def _row(digits: int, zone: str) -> np.dtype[np.void]:
+    parts = [("date", "S10"), ("minute", "S7"), ("second", "S3"), ("millis", "S3")]
+    parts += [("micros", "S3")] if digits == 6 else []
+    return np.dtype(parts + ([("zone", "S1")] if zone else []))
+
+
+_ROW = {(digits, zone): _row(digits, zone) for digits in (3, 6) for zone in ("", "Z")}
+_MINUTES = np.array([f"T{n // 60:02}:{n % 60:02}:".encode() for n in range(1440)])
+_SECONDS = np.array([f"{n:02}.".encode() for n in range(60)])
+_THOUSAND = np.array([f"{n:03}".encode() for n in range(1000)])
 
 
 def _rare(micros: np.ndarray[Any, Any], zone: str) -> pa.Array:

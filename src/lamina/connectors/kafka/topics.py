@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ _SLICE_S = 0.5
 _CREATED_S = 0.02
 _STARTED_S = 3.0
 _REFUSED_S = 5.0  # for so long a broker may be restarting, if all of them refuse connections
+_DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 _MARK_SETTINGS = {
     "cleanup.policy": "compact",
     "segment.ms": "3600000",  # what is in the newest segment is never compacted
@@ -49,8 +50,9 @@ class Topics:
         self, place: Place, settings: Mapping[str, Any], *, clock: Clock, call: Call
     ) -> None:
         self._place, self._settings, self._clock, self._call = place, settings, clock, call
+        self._missing: list[NewTopic] = []  # as the last look has found it
 
-    def look(self, client: Consumer, heard: list[Any]) -> bool:
+    def look(self, client: Consumer, heard: Collection[Any]) -> bool:
         """Whether the mark topic is there. Raises what is wrong with the topics; changes nothing.
 
         *client* is one that tells its errors to *heard*.
@@ -73,19 +75,24 @@ class Topics:
                 where=place.servers,
                 advice="Write OPTIONS (mark_topic '...') with the name of another one",
             )
+        self._missing = []
+        if found is None:
+            self._missing.append(NewTopic(place.topic, place.create_partitions, place.replication))
+        if marks is None:
+            mark = NewTopic(place.mark_topic, 1, place.replication, config=_MARK_SETTINGS)
+            self._missing.append(mark)
         return marks is not None
 
     def create(self, client: Consumer) -> int:
-        """Create what is missing; the largest message that the topic takes, in bytes.
+        """Create what a look has missed; the largest message that the topic takes, in bytes.
 
         *client* has heard of the mark topic, then.
         """
         place, admin = self._place, AdminClient(dict(self._settings))
         self._call("create")
         with kafka_errors(place.where):
-            if place.create_partitions:
-                self._create(admin, place.topic, place.create_partitions, {})
-            self._create(admin, place.mark_topic, 1, _MARK_SETTINGS)
+            for new in self._missing:
+                self._create(admin, new)
             self._check_kept(self._config(admin, place.mark_topic))
             limit = int(self._config(admin, place.topic)["max.message.bytes"])
             self._introduce(client, place.mark_topic)
@@ -94,7 +101,7 @@ class Topics:
 
     # steps
 
-    def _known(self, client: Consumer, heard: list[Any], topic: str) -> int | None:
+    def _known(self, client: Consumer, heard: Collection[Any], topic: str) -> int | None:
         """As `_partitions`; a broker that has just started may not have heard of all topics."""
         started = self._clock.monotonic()
         patience_s = 0 if self._place.create_partitions else min(_STARTED_S, self._place.timeout_s)
@@ -104,7 +111,7 @@ class Topics:
                 return found
             self._clock.wait(_CREATED_S)
 
-    def _partitions(self, client: Consumer, heard: list[Any], topic: str) -> int | None:
+    def _partitions(self, client: Consumer, heard: Collection[Any], topic: str) -> int | None:
         """How many a topic has; None if there is no such topic."""
         found = self._metadata(client, heard, topic).topics[topic]
         if found.error is None:
@@ -113,7 +120,7 @@ class Topics:
             return None
         raise typed(found.error, f"topic {topic} of {self._place.servers}")
 
-    def _metadata(self, client: Consumer, heard: list[Any], topic: str) -> Any:
+    def _metadata(self, client: Consumer, heard: Collection[Any], topic: str) -> Any:
         """The wait ends early when the client has said that there is nothing to wait for."""
         started = self._clock.monotonic()
         while True:
@@ -128,20 +135,26 @@ class Topics:
                 if waited_s >= min(self._place.timeout_s, _patience_s(heard)):
                     raise _unreachable(heard, self._place.servers, error) from error
 
-    def _create(
-        self, admin: AdminClient, topic: str, partitions: int, config: dict[str, str]
-    ) -> None:
-        new = NewTopic(topic, partitions, self._place.replication, config=config)
+    def _create(self, admin: AdminClient, new: NewTopic) -> None:
+        topic, timeout_s = new.topic, self._place.timeout_s
         try:
-            admin.create_topics([new], operation_timeout=self._place.timeout_s)[topic].result(
-                self._place.timeout_s
-            )
+            admin.create_topics([new], operation_timeout=timeout_s)[topic].result(timeout_s)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise typed(error.args[0], f"topic {topic} of {self._place.servers}") from error
+                raise self._not_created(new, error.args[0]) from error
         except TimeoutError as error:
             message = f"the brokers did not say whether they created the topic {topic!r}"
             raise StoreUnavailable(message, where=self._place.servers) from error
+
+    def _not_created(self, new: NewTopic, error: KafkaError) -> LaminaError:
+        if error.code() not in _DENIED:
+            return typed(error, f"topic {new.topic} of {self._place.servers}")
+        by_hand = " with one partition and cleanup.policy=compact" if new.config else ""
+        return AccessDenied(
+            f"the topic {new.topic!r} is missing, and may not be created: {error.str()}",
+            where=self._place.servers,
+            advice=f"Give this user Create on the topic or on the cluster, or create it{by_hand}",
+        )
 
     def _introduce(self, client: Consumer, topic: str) -> None:
         """A client remembers for a while that there is no such topic."""
@@ -193,15 +206,16 @@ class Topics:
             )
 
 
-def _patience_s(heard: list[Any]) -> float:
+def _patience_s(heard: Collection[Any]) -> float:
     down = any(said.name() == "_ALL_BROKERS_DOWN" for said in heard)
     return _REFUSED_S if down else float("inf")
 
 
-def _unreachable(heard: list[Any], servers: str, error: KafkaException) -> StoreUnavailable:
+def _unreachable(heard: Collection[Any], servers: str, error: KafkaException) -> StoreUnavailable:
     why = next((said.str() for said in heard if said.name() != "_ALL_BROKERS_DOWN"), None)
     return StoreUnavailable(
         f"Kafka does not answer: {why or error.args[0].str()}",
         where=servers,
-        advice="Check kafka.bootstrap.servers, and that the brokers run",
+        advice="Check kafka.bootstrap.servers and kafka.security.protocol, and that the brokers "
+        "run",
     )
