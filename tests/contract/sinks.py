@@ -148,8 +148,8 @@ class ConsoleWorld:
             if title := re.fullmatch(r"out, epoch ([0-9]+): [0-9]+ rows", line):
                 epoch = int(title[1])
                 found[epoch] = []  # shown again: what counts is that it is whole
-            elif line.strip().isdigit():
-                found[epoch].append(int(line))
+            elif (cells := line.split()) and all(cell.isdigit() for cell in cells):
+                found[epoch].append(int(cells[0]))
         return found
 
 
@@ -243,18 +243,20 @@ class Output:
         generation: int = 1,
         pipeline: Owner = PIPELINE,
         digest: str = "",
+        also: str = "",
     ) -> Publication:
-        """An epoch whose output is one file for each of *rows*."""
-        files = [self._stage(epoch, number, each) for number, each in enumerate(rows)]
+        """An epoch whose output is one file for each of *rows*; *also* is a column more."""
+        files = [self._stage(epoch, number, each, also) for number, each in enumerate(rows)]
         point = Point(epoch, digest or f"{epoch:064x}")
         staged = HomeStaged(self.home)
         return Publication(pipeline, generation, point, files, staged, APPENDED)
 
-    def _stage(self, epoch: int, number: int, rows: Sequence[int]) -> Staged:
-        path = self.home / f"{epoch}-{number}-{'-'.join(map(str, rows))}.parquet"
+    def _stage(self, epoch: int, number: int, rows: Sequence[int], also: str) -> Staged:
+        path = self.home / f"{epoch}-{number}-{'-'.join(map(str, rows))}{also}.parquet"
         if not path.exists():
             self.home.mkdir(exist_ok=True)
-            pq.write_table(pa.table({"v": pa.array(rows, pa.int64())}), path)
+            columns = {name: pa.array(rows, pa.int64()) for name in ("v", also) if name}
+            pq.write_table(pa.table(columns), path)
         data = path.read_bytes()
         return Staged(path.name, len(data), hashlib.sha256(data).hexdigest(), len(rows))
 

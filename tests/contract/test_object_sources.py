@@ -15,7 +15,7 @@ import pytest
 from lamina.connectors.objects import ObjectsSource
 from lamina.connectors.opening import check_source, open_source
 from lamina.engine.model import SourceRange
-from lamina.engine.ports import Limits
+from lamina.engine.ports import Limits, Listings
 from lamina.errors import AccessDenied, BadPipeline, LaminaError, NotFound, Refused, StoreError
 from lamina.errors import StoreUnavailable as Unavailable
 from lamina.pipeline.model import Column, DeclaredSource, Option
@@ -241,8 +241,10 @@ def test_a_poll_is_one_request_and_a_full_listing_one_for_each_thousand(many: Co
     assert asked(source, lambda: reading.plan(1)) == 3, "all of it, every 30 seconds"
     planned = reading.plan(50)
     assert asked(source, lambda: source.confirm(planned)) == 50, "each is asked for"
+    assert source.listings.full == 2, "people see this number"
     planned = reading.plan(2_000)
     assert asked(source, lambda: source.confirm(planned)) == 3, "a listing is less"
+    assert source.listings == Listings(full=3, requests=source.bucket.requests)
 
 
 def test_full_listings_of_very_many_objects_are_a_request_a_second(corner: Corner) -> None:

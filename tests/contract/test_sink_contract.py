@@ -259,6 +259,27 @@ def test_an_epoch_without_rows_moves_the_position(world: World, output: Output) 
     assert world.open().position().point == output.publication(2).point
 
 
+def test_an_epoch_with_a_column_of_an_older_stream_is_shown_or_refused(
+    world: World, output: Output
+) -> None:
+    """It was decided before the SELECT dropped the column, and is published by the next start."""
+    sink = world.open()
+    sink.fence(1, PIPELINE)
+    sink.publish(output.publication(1, ROWS[1]))
+    older, said = output.publication(3, ROWS[3], also="gone"), ""
+    try:
+        sink.publish(older)
+    except Refused as refused:
+        said = str(refused)
+    if said:
+        assert "gone" in said
+        assert world.shown() == {1: SHOWN[1]}
+        assert sink.position().point == output.publication(1).point
+    else:
+        assert world.shown() == {1: SHOWN[1], 3: SHOWN[3]}
+        assert sink.position().point == older.point
+
+
 def test_output_of_a_place_that_is_no_folder_here_is_copied(world: World, output: Output) -> None:
     """Staged files need not be files of this machine."""
 

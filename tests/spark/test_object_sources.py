@@ -272,6 +272,43 @@ def test_rows_that_cannot_be_read_are_kept(kind: str, lines: tuple[str, ...], fi
     assert bad == sorted(((f"{files.url}/k=1/a b", line) for line in lines), key=repr)
 
 
+def test_rows_that_cannot_be_read_are_kept_in_the_bucket(files: Files) -> None:
+    """Each once, though the run was killed between the COMMIT and the sink."""
+    files.put("a", b'{"a":1}\nnot json\n')
+    files.put("b", b'{"a":"x"}\n{"a":2}\n')
+    bad = f"{files.url}/_bad"
+    engine = EngineSettings(partitions=2, limits=Limits(files=1))
+    project = files.project("json", "a BIGINT", f", bad_rows_path '{bad}'", engine=engine)
+
+    class Stop(Exception):
+        pass
+
+    def die(point: str) -> None:
+        if point == "before publish":
+            raise Stop
+
+    with pytest.raises(Stop):
+        project.run(die)
+    reports = project.run()
+    assert [report.rows_out["s bad rows"] for report in reports] == [1]
+    assert project.rows() == [(1,), (2,)]
+    store = RemoteStore(bad, **files.server.options())
+    log = ObjectLog(store)
+    tables = [pq.read_table(io.BytesIO(store.get(f.path))) for f in log.files(log.last()[0])]
+    kept = [tuple(row.values()) for table in tables for row in table.to_pylist()]
+    assert sorted(kept) == [(f"{files.url}/a", "not json"), (f"{files.url}/b", '{"a":"x"}')]
+
+
+def test_bad_rows_in_a_bucket_that_is_not_there_are_refused_before_anything_is_claimed(
+    files: Files,
+) -> None:
+    files.put("a", b'{"a":1}\n')
+    project = files.project("json", "a BIGINT", ", bad_rows_path 's3://no-such-bucket/bad'")
+    with pytest.raises(LaminaError, match="there is no such bucket"):
+        project.run()
+    assert not (project.folder / "home" / "home.json").exists()
+
+
 @pytest.mark.parametrize(
     ("kind", "columns", "name", "data", "message"),
     [

@@ -51,7 +51,10 @@ _LIST_EVERY = DeclaredOption(
     OptionType.INTERVAL,
 )
 _BAD_ROWS = DeclaredOption(
-    BAD_ROWS_PATH, "Folder for rows that cannot be read, see Bad rows", OptionType.OUTPUT
+    BAD_ROWS_PATH,
+    "Folder for rows that cannot be read, or an address, see Bad rows",
+    OptionType.OUTPUT,
+    remote=True,
 )
 
 

@@ -2,6 +2,10 @@
 
 append   every row of the stream is a row of the table
 upsert   a row replaces the one with the same keys; -D of a stream of changes deletes it
+
+A stream that is grouped by these keys has one row for each of them in an epoch, or changes in their
+order. Rows of any other come in no order: a column must say which one counts. Without it, several
+rows of a key are refused, wherever they come from.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import pyarrow.compute as pc
 from lamina.connectors.kinds import DeclaredOption, Given, OptionType, SinkContext
 from lamina.connectors.options import bad_option
 from lamina.engine.ports import CHANGE, Change, Output
+from lamina.errors import Refused
 
 MODE = DeclaredOption(
     "mode",
@@ -28,6 +33,11 @@ KEYS = DeclaredOption(
     "Columns that tell rows apart, for `upsert`; by default, the keys of the stream",
     OptionType.COLUMNS,
 )
+ORDER_BY = DeclaredOption(
+    "order_by",
+    "Column that says which row counts if an epoch has several with the same keys: the one with "
+    "the greatest value. Needed if the stream is not grouped by `keys`",
+)
 
 
 class WriteMode(Enum):
@@ -37,10 +47,12 @@ class WriteMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How a sink writes: with the key columns of an upsert, as the stream spells them."""
+    """How a sink writes: with the columns of an upsert, as the stream spells them."""
 
     mode: WriteMode
     keys: tuple[str, ...] = ()
+    order_by: str = ""  # of several rows of a key in an epoch the greatest counts; else the last
+    refuses_several: bool = False  # nothing says which one counts
 
 
 def writing_of(context: SinkContext, output: Output) -> Writing:
@@ -51,8 +63,16 @@ def writing_of(context: SinkContext, output: Output) -> Writing:
         if output.change is Change.CHANGES:
             message = "would append the rows of a stream that deletes some"
             raise bad_option(sink, message, given.file, "Leave out mode: it then goes by keys")
+        for name in (KEYS.name, ORDER_BY.name):
+            if name in given.declared:
+                message = f"has {name}, and appends: every row is added, whatever its keys"
+                advice = f"Leave out {name}, or write mode 'upsert'"
+                raise bad_option(sink, message, given.file, advice)
         return Writing(WriteMode.APPEND)
-    return Writing(WriteMode.UPSERT, _keys(context, output))
+    keys = _keys(context, output)
+    order_by = _order_by(context, output, keys)
+    is_told = bool(order_by) or output.change is Change.CHANGES
+    return Writing(WriteMode.UPSERT, keys, order_by, refuses_several=not is_told)
 
 
 def _default_mode(given: Given, output: Output) -> str:
@@ -76,6 +96,35 @@ def _keys(context: SinkContext, output: Output) -> tuple[str, ...]:
     return tuple(known[name.lower()] for name in wanted)
 
 
+def _order_by(context: SinkContext, output: Output, keys: tuple[str, ...]) -> str:
+    """BadPipeline if it is needed and not given; of a stream whose keys are unknown it is not."""
+    given, sink = context.given, context.sink
+    wanted = given.text(ORDER_BY.name)
+    if not wanted:
+        may_be_keyed = output.change is not Change.APPEND and output.keys is None
+        if output.is_keyed_by(keys) or may_be_keyed:
+            return ""
+        message = f"replaces rows by {', '.join(keys)}, which the stream is not grouped by"
+        advice = (
+            "Rows of one epoch come in no order, so an older one could replace a newer one. Write "
+            "order_by 'column': of rows with the same keys the one with the greatest value counts"
+        )
+        raise bad_option(sink, message, given.file, advice)
+    known: dict[str, str] = {name.lower(): name for name in output.schema.names}
+    name = known.get(wanted.lower(), "")
+    if not name or name in keys:
+        why = "is one of the keys" if name else "is not a column of its stream"
+        others = ", ".join(column for column in known.values() if column not in keys)
+        message = f"has the order_by {wanted!r}, which {why}"
+        raise bad_option(sink, message, given.file, f"Columns that can be: {others or 'none'}")
+    kind = output.schema.field(name).type
+    if pa.types.is_nested(kind) or pa.types.is_null(kind) or pa.types.is_interval(kind):
+        message = f"has the order_by {name!r} of type {kind}, which has no order"
+        advice = "Use a column of numbers, texts, dates or times"
+        raise bad_option(sink, message, given.file, advice)
+    return name
+
+
 @dataclass(frozen=True, slots=True)
 class KeyedRows:
     """The last word of an epoch on each of its keys."""
@@ -84,16 +133,58 @@ class KeyedRows:
     deletes: pa.Table  # key columns
 
 
-def last_of_each_key(rows: pa.Table, keys: tuple[str, ...]) -> KeyedRows:
-    """Of several rows with the same keys the last one counts, and -U never does."""
+def last_of_each_key(rows: pa.Table, writing: Writing) -> KeyedRows:
+    """Of several rows with the same keys the last or the greatest counts, and -U never does."""
+    keys = writing.keys
     if CHANGE in rows.column_names:
         rows = rows.filter(pc.not_equal(rows[CHANGE], "-U"))
-    rows = rows.take(_last(rows.select(keys)))
+    rows = _with_one_zero(rows, keys)
+    if writing.order_by:
+        rows = rows.take(_in_order(rows, writing.order_by))
+    last = _last(rows.select(keys))
+    if writing.refuses_several and len(last) < rows.num_rows:
+        raise _several(writing)
+    rows = rows.take(last)
     if CHANGE not in rows.column_names:
         return KeyedRows(rows, rows.select(keys).slice(0, 0))
     gone = pc.equal(rows[CHANGE], "-D")
     kept = rows.filter(pc.invert(gone)).drop_columns([CHANGE])
     return KeyedRows(kept, rows.filter(gone).select(keys))
+
+
+def _with_one_zero(rows: pa.Table, keys: tuple[str, ...]) -> pa.Table:
+    """As Spark groups: 0.0 and -0.0 are one key, and so are all NaN."""
+    for key in keys:
+        at = rows.schema.get_field_index(key)
+        field, column = rows.schema.field(at), rows[key]
+        if pa.types.is_floating(field.type):
+            zero, nan = (pa.scalar(value, field.type) for value in (0.0, float("nan")))
+            same = pc.if_else(pc.is_nan(column), nan, pc.add(column, zero))
+            rows = rows.set_column(at, field, same)
+    return rows
+
+
+def _in_order(rows: pa.Table, name: str) -> pa.Array:
+    """As Spark sorts: null first, NaN last; what is equal stays in its order."""
+    if name not in rows.column_names:
+        message = f"the rows of the epoch have no column {name!r}, which order_by names"
+        advice = "They were decided before the stream was changed: publish them with its old SELECT"
+        raise Refused(message, advice=advice)
+    column = rows[name]
+    is_float = pa.types.is_floating(column.type)
+    nan = pc.fill_null(pc.is_nan(column), False) if is_float else pa.nulls(len(column), pa.bool_())
+    sortable = pa.table({"there": pc.is_valid(column), "nan": nan, "value": column})
+    order = [(each, "ascending") for each in sortable.column_names]
+    return pc.sort_indices(sortable, sort_keys=order)
+
+
+def _several(writing: Writing) -> Refused:
+    keys = ", ".join(writing.keys)
+    return Refused(
+        f"an epoch has several rows with the same {keys}, and nothing says which one counts",
+        advice="The stream is not grouped by these keys: write order_by 'column' to take the row "
+        "with the greatest value, or other keys",
+    )
 
 
 def _last(keys: pa.Table) -> pa.Array:

@@ -106,6 +106,7 @@ class SourceContext:
     given: Given
     pipeline: str = "pipeline"  # its name
     skip_lost: bool = False  # a person has said: go on behind rows that are gone
+    go_back: frozenset[str] = frozenset()  # TOPIC/N@OFFSET that a person has named: go on there
     make_step: MakeStep | None = None  # for sources whose tasks read; lamina.spark has one
 
 

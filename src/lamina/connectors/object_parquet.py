@@ -24,7 +24,7 @@ from lamina.format import object_log as names
 from lamina.format.object_log import ObjectEntry, ObjectFile
 from lamina.format.pipeline_record import Owner
 from lamina.os_errors import typed_errors
-from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner, judge_publish
+from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner
 from lamina.store.base import Data, Store
 from lamina.store.probe import probe_store
 from lamina.workspace.model import Staged
@@ -65,7 +65,7 @@ class ObjectParquetSink:
 
     def publish(self, publication: Publication) -> None:
         number, last = self._log.last()
-        if _judge(last, publication) is Publish.DONE:
+        if publication.judge(_position(last)) is Publish.DONE:
             return
         self._log.fold(number)
         files = tuple(self._put(publication, file, at) for at, file in enumerate(publication.files))
@@ -73,7 +73,7 @@ class ObjectParquetSink:
         entry = ObjectEntry(publication.pipeline, generation, point, files)
         while not self._log.append(number + 1, entry):
             number, last = self._log.last()
-            if _judge(last, publication) is Publish.DONE:
+            if publication.judge(_position(last)) is Publish.DONE:
                 return
 
     def close(self) -> None:
@@ -128,12 +128,3 @@ def _proven(publication: Publication, file: Staged) -> Iterator[Data]:
 
 def _position(entry: ObjectEntry) -> SinkPosition:
     return SinkPosition(entry.pipeline, entry.generation, entry.point)
-
-
-def _judge(last: ObjectEntry, publication: Publication) -> Publish:
-    return judge_publish(
-        _position(last),
-        publication.point,
-        pipeline=publication.pipeline,
-        generation=publication.generation,
-    )

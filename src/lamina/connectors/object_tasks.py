@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lamina.connectors.parquet_calendar import check_calendar, has_old_calendar
 from lamina.connectors.parquet_columns import fitted
 from lamina.connectors.text_lines import lines_of
 from lamina.errors import LaminaError, Refused
@@ -148,7 +149,10 @@ class ReadParquet:
                 names = opened.schema_arrow.names
                 known = {field.name.lower() for field in wanted}
                 columns = [name for name in names if name.lower() in known]
+                is_old = has_old_calendar(opened.metadata.metadata)
                 for batch in opened.iter_batches(columns=columns):
+                    if is_old:
+                        check_calendar(batch.columns, where)
                     arrays = fitted(batch, wanted, where)
                     yield _beside(arrays, placed.values, self.columns, batch.num_rows)
 

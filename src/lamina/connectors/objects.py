@@ -6,7 +6,7 @@ is asked for, which is one request. A new name that sorts before it is found by 
 listing: nothing is missed, and how late it may come is the price of fewer requests. If nobody says
 how often, full listings are at most one request a second on average, and at most every 30 seconds.
 
- full listing     one request for each 1000 objects that are there
+ full listing     one request for each 1000 objects that are there; counted, and shown to people
  other looks      one request, and one more for each 1000 new objects
  confirm          one request for each object of the epoch, or a full listing, if that is less
 """
@@ -23,7 +23,7 @@ from lamina.clock import Clock, SystemClock
 from lamina.connectors.folder import is_ignored
 from lamina.connectors.read_objects import MEMORY, ReadObjects, learned
 from lamina.engine.model import Offset, SourceRange
-from lamina.engine.ports import Limits, SourceMemory
+from lamina.engine.ports import Limits, Listings, SourceMemory
 from lamina.errors import NotFound, Refused
 from lamina.state.schema import StateSchema
 from lamina.store.bucket import PAGE_OBJECTS, Bucket, FoundObject
@@ -60,11 +60,16 @@ class ObjectsSource:
         self._list_every_s = None if list_every_us is None else list_every_us / 1_000_000
         self._clock = clock or SystemClock()
         self._memory: SourceMemory | None = None
+        self._full_listings = 0
         self._forget()
 
     @property
     def memory(self) -> StateSchema | None:
         return MEMORY
+
+    @property
+    def listings(self) -> Listings:
+        return Listings(self._full_listings, self.bucket.requests)
 
     def reach(self) -> None:
         """Raise what is wrong with address, credentials or rights; one request."""
@@ -137,6 +142,7 @@ class ObjectsSource:
         now = self._clock.monotonic()
         is_full = self._listed_at is None or now - self._listed_at >= self._list_again_s
         seen, highest, pages = set[str](), self._highest, 0
+        self._full_listings += is_full
         for page in self.bucket.pages("" if is_full else highest):
             pages += 1
             for found in page:
@@ -179,5 +185,6 @@ class ObjectsSource:
             with ThreadPoolExecutor(HEADS_AT_ONCE) as pool:
                 return list(pool.map(self.bucket.head, [found.path for found in objects]))
         wanted = {found.path for found in objects}
+        self._full_listings += 1
         now = {f.path: f for page in self.bucket.pages() for f in page if f.path in wanted}
         return [now.get(found.path) for found in objects]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path, PurePath, PurePosixPath
@@ -27,6 +27,8 @@ from lamina.connectors.kinds import (
 )
 from lamina.connectors.options import option_of, read_options
 from lamina.connectors.registry import sink_kind, sink_names, source_kind, source_names
+from lamina.connectors.store_options import shared_options
+from lamina.ids import fold
 from lamina.pipeline.model import Column, DeclaredSink, DeclaredSource, Pipeline
 from lamina.pipeline.tokens import bad_at
 from lamina.workspace.notes import LocalNotes
@@ -78,16 +80,31 @@ def open_source(
     *,
     file: str = "pipeline",
     pipeline: str = "pipeline",
-    skip_lost: bool = False,
+    skip_lost: Collection[str] = (),
     make_step: MakeStep | None = None,
 ) -> SparkSource:
-    """*pipeline* is its name; with *skip_lost* it goes on behind rows that are gone.
+    """*pipeline* is its name; if *skip_lost* names it, it goes on behind rows that are gone.
 
-    *make_step* is what sources need whose tasks read rows.
+    `NAME:PLACE` confirms a place to go back to. *make_step* is what sources need whose tasks read
+    rows.
     """
     context = check_source(source, folder, file=file)
-    context = replace(context, pipeline=pipeline, skip_lost=skip_lost, make_step=make_step)
-    return _source_kind(source, file).open(context)
+    said = [place for name, place in map(named_place, skip_lost) if fold(name) == fold(source.name)]
+    return _source_kind(source, file).open(
+        replace(
+            context,
+            pipeline=pipeline,
+            skip_lost="" in said,
+            go_back=frozenset(said) - {""},
+            make_step=make_step,
+        )
+    )
+
+
+def named_place(lost: str) -> tuple[str, str]:
+    """What follows `--skip-lost`: a source, and a place in it or nothing."""
+    name, _, place = lost.partition(":")
+    return name, place
 
 
 def bad_rows_ddl(source: DeclaredSource, *, file: str = "pipeline") -> str:
@@ -188,7 +205,8 @@ def bad_row_streams(pipeline: Pipeline) -> dict[str, DeclaredSource]:
 def _bad_rows(source: DeclaredSource) -> DeclaredSink:
     name, path = bad_rows_name(source.name), option_of(source, BAD_ROWS_PATH)
     assert path is not None
-    return DeclaredSink(name, name, "parquet", {"path": path}, source.place)
+    options = {"path": path, **shared_options(source, "path", BAD_ROWS_PATH)}
+    return DeclaredSink(name, name, "parquet", options, source.place)
 
 
 # steps

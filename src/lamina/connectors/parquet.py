@@ -31,7 +31,7 @@ from lamina.format.pipeline_record import Owner
 from lamina.format.sink_log import SinkEntry
 from lamina.os_errors import typed_errors
 from lamina.pipeline.model import DeclaredSink
-from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner, judge_publish
+from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner
 from lamina.store.retry import RetryingStore, RetryPolicy
 from lamina.workspace.model import Staged
 
@@ -79,7 +79,7 @@ class ParquetSink:
     def publish(self, publication: Publication) -> None:
         with typed_errors(self._folder):
             number, last = self._log.last()
-            verdict = _judge(last, publication)
+            verdict = publication.judge(_position(last))
             if self._claimed != publication.generation:
                 self._log.begin(publication.generation)
             if self._claimed != publication.generation or self._unshown or verdict is Publish.DONE:
@@ -122,14 +122,15 @@ class ParquetSink:
         try:
             prepared = self._prepare(publication)
         except (LaminaError, OSError):
-            _judge(self._log.last()[1], publication)  # a newer process sweeps: that is the reason
+            # If a newer process sweeps, that is the reason.
+            publication.judge(_position(self._log.last()[1]))
             raise
         point, generation = publication.point, publication.generation
         entry = SinkEntry(publication.pipeline, generation, point, prepared)
         self._claimed, self._unshown = generation, True
         while not self._log.append(number + 1, entry):
             number, last = self._log.last()
-            if _judge(last, publication) is Publish.DONE:
+            if publication.judge(_position(last)) is Publish.DONE:
                 entry = last
                 break
             self._show_again(last)
@@ -227,7 +228,7 @@ class ParquetSink:
         target = self._folder / names.visible(publication.point.epoch)
         if not entry.prepared or self._files.exists(target):
             return
-        _judge(self._log.last()[1], publication)
+        publication.judge(_position(self._log.last()[1]))
         raise NotFound(
             "the prepared output of an epoch is gone",
             where=str(self._folder / entry.prepared),
@@ -237,15 +238,6 @@ class ParquetSink:
 
 def _position(entry: SinkEntry) -> SinkPosition:
     return SinkPosition(entry.pipeline, entry.generation, entry.point)
-
-
-def _judge(last: SinkEntry, publication: Publication) -> Publish:
-    return judge_publish(
-        _position(last),
-        publication.point,
-        pipeline=publication.pipeline,
-        generation=publication.generation,
-    )
 
 
 def _open(context: SinkContext) -> Sink:

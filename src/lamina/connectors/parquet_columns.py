@@ -6,6 +6,7 @@ else is refused. Nothing is rounded, cut or guessed.
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
@@ -16,7 +17,7 @@ from lamina.errors import Refused
 def fitted(batch: pa.RecordBatch, wanted: pa.Schema, where: str) -> list[pa.Array]:
     """The *wanted* columns of a batch, by their names in any case."""
     at = {name.lower(): number for number, name in enumerate(batch.schema.names)}
-    if len(at) < batch.num_columns:
+    if _has_twins(pa.struct(list(batch.schema))):
         advice = "Case does not tell columns apart: write the file again with other names"
         raise Refused("a file has two columns of one name", where=where, advice=advice)
     columns: list[pa.Array] = []
@@ -97,14 +98,46 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(types.is_list(kind) or types.is_large_list(kind))
 
 
+def _has_twins(kind: pa.DataType) -> bool:
+    """Whether fields of a struct, at any depth, are told apart by case only."""
+    inner = [kind.field(number) for number in range(kind.num_fields)]
+    names = {field.name.lower() for field in inner}
+    return len(names) < len(inner) or any(_has_twins(field.type) for field in inner)
+
+
 def _as(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """The same values; a cast that would change one is an error of Arrow's."""
+    """The same values; a cast that would change one is an error of Arrow's.
+
+    Arrow casts structs by the exact names of their fields, and has NULL for those that it does not
+    find: it is never given one, at no depth.
+    """
     if column.type == wanted:
         return column
     if types.is_dictionary(column.type):
         return _as(column.dictionary_decode(), wanted)
-    if not types.is_struct(wanted):
-        return column.cast(wanted)
+    if types.is_struct(wanted):
+        return _as_struct(column, wanted)
+    if types.is_map(wanted):
+        parts = pa.struct([column.type.key_field, column.type.item_field])
+        column = column.view(pa.list_(parts))
+        entries, missing = column.flatten(), column.is_null()
+        keys = _as(pc.struct_field(entries, 0), wanted.key_type)
+        items = _as(pc.struct_field(entries, 1), wanted.item_type)
+        offsets = _offsets(column, pa.int32())
+        return pa.MapArray.from_arrays(offsets, keys, items, type=wanted, mask=missing)
+    if _is_list(wanted):
+        whole, kind = (
+            (pa.LargeListArray, pa.int64())
+            if types.is_large_list(wanted)
+            else (pa.ListArray, pa.int32())
+        )
+        items = _as(column.flatten(), wanted.value_type)
+        offsets = _offsets(column, kind)
+        return whole.from_arrays(offsets, items, type=wanted, mask=column.is_null())
+    return column.cast(wanted)
+
+
+def _as_struct(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     at = {field.name.lower(): number for number, field in enumerate(column.type)}
     inner = [
         _as(pc.struct_field(column, at[field.name.lower()]), field.type)
@@ -113,3 +146,9 @@ def _as(column: pa.Array, wanted: pa.DataType) -> pa.Array:
         for field in wanted
     ]
     return pa.StructArray.from_arrays(inner, fields=list(wanted), mask=column.is_null())
+
+
+def _offsets(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Where each list begins among the flattened ones, whatever part of another array it is."""
+    sizes = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    return pa.array(np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]), kind)

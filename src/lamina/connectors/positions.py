@@ -16,7 +16,7 @@ from lamina.format.home_names import SINKS, parse_sink_position, sink_position_p
 from lamina.format.pipeline_record import NOBODY, Owner
 from lamina.format.sink_log import SinkEntry
 from lamina.format.sink_position import decode_position, encode_position
-from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner, judge_publish
+from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner
 from lamina.workspace.base import Notes
 
 
@@ -70,15 +70,11 @@ class NotedSink:
         return after
 
     def publish(self, publication: Publication) -> None:
-        pipeline, generation = publication.pipeline, publication.generation
-        verdict = judge_publish(
-            self.position(), publication.point, pipeline=pipeline, generation=generation
-        )
-        if verdict is Publish.DONE:
+        if publication.judge(self.position()) is Publish.DONE:
             return
         if publication.rows:
             self.deliver(publication)
-        self.positions.save(SinkPosition(pipeline, generation, publication.point))
+        self.positions.save(publication.position)
 
     def close(self) -> None:
         """Nothing is held open."""

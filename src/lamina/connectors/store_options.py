@@ -6,7 +6,7 @@ from typing import Any
 
 from lamina.connectors.kinds import DeclaredOption, Given, OptionType
 from lamina.connectors.options import bad_option, option_of
-from lamina.pipeline.model import DeclaredSink, DeclaredSource
+from lamina.pipeline.model import DeclaredSink, DeclaredSource, Option
 from lamina.store.address import Address
 
 _S3, _GS, _AZ = ("s3",), ("gs",), ("az", "abfs", "abfss")
@@ -53,6 +53,19 @@ def _check_endpoint(of: DeclaredSource | DeclaredSink, given: Given) -> None:
         written = option.written if option else ""
         advice = "It begins with http:// or https://"
         raise bad_option(of, f"has the endpoint {written!r}", given.file, advice)
+
+
+def shared_options(of: DeclaredSource, place: str, other: str) -> dict[str, Option]:
+    """The options of the address *place* that count for the address *other* of the source, too.
+
+    Both are then in stores of one kind; for any other store there is the environment.
+    """
+    places = (option_of(of, place), option_of(of, other))
+    schemes = {option.value.partition("://")[0].lower() if option else "" for option in places}
+    if not any(schemes <= set(kind) for kind in (_S3, _GS, _AZ)):
+        return {}
+    found = {name: option_of(of, name) for name in _SCHEMES}
+    return {name: option for name, option in found.items() if option is not None}
 
 
 def store_options(given: Given) -> dict[str, Any]:

@@ -52,7 +52,11 @@ def judge_publish(
             f"the sink holds another epoch {at.epoch}: COMMIT {at.digest[:12]}, "
             f"not {point.digest[:12]}"
         )
-    raise Refused(f"epoch {point.epoch} comes too late: the sink is at epoch {at.epoch}")
+    raise Refused(
+        f"epoch {point.epoch} comes too late: the sink is at epoch {at.epoch}",
+        advice="Start the pipeline again. If that fails, the sink is further than the pipeline: "
+        "its home or its store was restored from a backup, or another process writes to the sink",
+    )
 
 
 def decide_publish(
@@ -72,7 +76,11 @@ def decide_publish(
     if verdict is Publish.NOW and seen_as(at, accepted) != commit.follows:
         raise Refused(
             f"epoch {commit.epoch} must come after {_show(commit.follows)}, "
-            f"but the sink is at {_show(at)}"
+            f"but the sink is at {_show(at)}",
+            advice="Start the pipeline again: it publishes what is still kept of the epochs after "
+            f"{_show(at)}. If that fails, the sink was restored from a backup, or somebody else "
+            "has changed it: restore it to where the pipeline is, or go on with --sink-from-now "
+            "SINK, which leaves out what the sink lacks",
         )
     return verdict
 

@@ -76,6 +76,8 @@ class Status:
     watermark: int | None = None
     keys: int = 0  # rows of the runs of all state: at least its keys
     sinks: Mapping[str, int] = field(default_factory=dict)  # the last epoch of each
+    listings: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Of sources that list a server: `full` listings and `requests`, since this run began."""
     why: str = ""  # it is held, has failed, or tries something again
     refused: str = ""  # why the last checkpoint that a person asked for was not made
     run: str = ""  # which run this is; empty: of a release that had no names for runs

@@ -10,12 +10,13 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from lamina.clock import Clock
 from lamina.engine.plans import EpochReport
+from lamina.engine.ports import Listing
 from lamina.errors import SparkLost, StoreError
 from lamina.ids import CheckpointId
 from lamina.recovery.state import RecoveryReport
@@ -56,6 +57,9 @@ class Running(Protocol):
 
     @property
     def trouble(self) -> str: ...
+
+    @property
+    def sources(self) -> Mapping[str, object]: ...
 
     @property
     def publisher(self) -> Publishing: ...
@@ -226,11 +230,18 @@ class Loop:
     def _say(self, phase: str, **changes: object) -> None:
         self._said_at = self._clock.monotonic()
         sinks = self._engine.publisher.epochs()
-        self._here.say(phase, epoch=self._engine.epoch, sinks=sinks, **changes)
+        listings = _listings(self._engine.sources)
+        epoch = self._engine.epoch
+        self._here.say(phase, epoch=epoch, sinks=sinks, listings=listings, **changes)
 
 
 def _added(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
     return {name: before.get(name, 0) + rows for name, rows in sorted(now.items())}
+
+
+def _listings(sources: Mapping[str, object]) -> dict[str, dict[str, int]]:
+    listing = ((name, each) for name, each in sorted(sources.items()) if isinstance(each, Listing))
+    return {name: asdict(source.listings) for name, source in listing}
 
 
 @contextmanager

@@ -24,6 +24,7 @@ class RunSettings:
     interval_s: float = 0.0  # minimum time between epoch starts
     engine: EngineSettings = field(default_factory=EngineSettings)
     recovery: RecoveryConfig = field(default_factory=RecoveryConfig)
-    skip_lost: frozenset[str] = frozenset()  # sources that go on behind rows that are gone
+    skip_lost: frozenset[str] = frozenset()  # sources that go on behind rows that are gone,
+    # or SOURCE:PLACE, where a person has seen that it has to go back
     peek: str = ""  # the sink of which a watcher sees some rows
     out: TextIO | None = None  # where console sinks write; None: standard output

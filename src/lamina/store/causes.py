@@ -29,7 +29,7 @@ _STATUS = re.compile(r"status code: ([1-5][0-9]{2})\b")
 _CODE = re.compile(
     r"<Code>\s*([A-Za-z0-9_.-]{1,80})\s*</Code>|\"(?:code|reason)\": *\"(\w{1,80})\""
 )
-_TIMEOUT = re.compile(r"timed? ?out|kind: Timeout", re.IGNORECASE)
+_TIMEOUT = re.compile(r"(?<!retry_)timed? ?out|kind: Timeout", re.IGNORECASE)
 _CONNECT = re.compile(r"refused|kind: Connect|dns error", re.IGNORECASE)
 _BROKEN = re.compile(
     r"error sending request|error decoding response|connection (?:reset|closed)|broken pipe"

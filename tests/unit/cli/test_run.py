@@ -17,7 +17,7 @@ from lamina.cli.pipeline.run_words import lag, recovery_lines, recovery_shape
 from lamina.clock import Clock
 from lamina.disk import LocalDisk
 from lamina.engine.plans import EngineSettings
-from lamina.engine.ports import Limits
+from lamina.engine.ports import Limits, Listings
 from lamina.errors import UsageError
 from lamina.format.commit import Point
 from lamina.front.places import place_of
@@ -31,7 +31,7 @@ from lamina.running.presence import present
 from lamina.running.settings import RunSettings
 from lamina.testing import ManualClock
 from tests.support.command_line import answer, lamina, without_rights
-from tests.support.running_engines import NEW, FakeEngine
+from tests.support.running_engines import NEW, FakeEngine, FakeListing
 
 SQL = """CREATE SOURCE s (symbol STRING, ts TIMESTAMP) USING trades WATERMARK ts DELAY OF INTERVAL 1 DAY;
 CREATE STREAM counts AS SELECT symbol, count(*) AS n FROM s GROUP BY symbol EMIT ON UPDATE;
@@ -193,13 +193,15 @@ def test_home_and_store_are_beside_the_file_unless_said(tmp_path: Path) -> None:
 # what it prints
 
 
-def run_on(kind: Callable[[Clock], RunScreen], home: Path) -> Status:
+def run_on(
+    kind: Callable[[Clock], RunScreen], home: Path, sources: dict[str, object] | None = None
+) -> Status:
     clock = ManualClock()
     screen = kind(clock)
     watcher = Watcher(screen.recovered, screen.note, screen.epoch, screen.status, screen.rows)
     with screen, present(home, "orders", clock=clock, listener=watcher.status) as here:
         loop = Loop(
-            FakeEngine(input=2, on_step=lambda _: clock.advance(0.5)),
+            FakeEngine(2, lambda _: clock.advance(0.5), sources=sources or {}),
             here=here,
             clock=clock,
             stop=threading.Event(),
@@ -239,6 +241,34 @@ def test_json_is_one_object_per_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert events[1]["rows"] == {"trades": 100}
     assert events[3]["saved_epoch"] == 2
     assert err == ""
+
+
+def test_full_listings_of_a_source_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sources: dict[str, object] = {
+        "clicks": FakeListing(Listings(full=3, requests=41)),
+        "orders": FakeListing(Listings(full=1, requests=1)),
+        "trades": object(),
+    }
+    run_on(Lines, tmp_path, sources)
+    assert "  full listings 4  " in capsys.readouterr().err.splitlines()[4]
+    run_on(LiveTable, tmp_path, sources)
+    shown = capsys.readouterr().err
+    assert "clicks: 3 full listings, 41 requests; orders: 1 full" in shown
+    run_on(JsonLines, tmp_path, sources)
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [event["listings"]["clicks"] for event in events[1:]] == 3 * [
+        {"full": 3, "requests": 41}
+    ]
+
+
+def test_a_run_that_lists_nothing_says_nothing_of_listings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_on(Lines, tmp_path)
+    run_on(LiveTable, tmp_path)
+    assert "listings" not in capsys.readouterr().err
 
 
 def test_a_terminal_gets_one_table_that_changes(

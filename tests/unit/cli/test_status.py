@@ -82,6 +82,14 @@ def test_the_logs_are_the_truth_and_not_what_was_said_last(made: HomeAndStore) -
     assert said["sinks"] == {"lake": 3}
 
 
+def test_full_listings_of_the_last_run_are_shown(made: HomeAndStore) -> None:
+    listings = {"clicks": {"full": 3, "requests": 41}}
+    write_status(made.home, Status("orders", 7, "here", "ended", 0, 0, listings=listings))
+    assert answer(lamina("status", *places(made), "--json"))["said"]["listings"] == listings
+    shown = lamina("status", *places(made)).stdout
+    assert "listings:   clicks: 3 full listings, 41 requests\n" in shown
+
+
 def test_with_the_file_the_sinks_are_asked_themselves(made: HomeAndStore) -> None:
     file = made.home.parent / "orders.sql"
     said = answer(lamina("status", file, *places(made), "--json"))

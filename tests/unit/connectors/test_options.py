@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from lamina.cli.pipeline import run as run_module
+from lamina.connectors.opening import sinks_of
 from lamina.errors import StoreFull
+from lamina.pipeline import parse_pipeline
 from tests.support.command_line import answer, lamina
 
 SQL = """CREATE SOURCE s (a BIGINT) USING json OPTIONS (path 'in', bad_rows_path 'bad');
@@ -44,7 +46,7 @@ def test_bad_rows_are_a_stream_and_a_sink_that_the_plan_shows(pipeline: Path) ->
         ("path 'out'", "path 's3://b', account_key '${HOME}'", "3:13", "is an address of s3://"),
         ("path 'out'", "path 's3://b', secret_access_key 'x'", "3:13", "in plain text"),
         ("path 'out'", "path 's3://b', endpoint 'host:80'", "3:13", "the endpoint 'host:80'"),
-        ("path 'bad'", "path 's3://bucket/bad'", "1:15", "is a URL"),
+        ("path 'bad'", "path 'hdfs://bucket/bad'", "1:15", "no object store has the scheme"),
         ("path 'in'", "path 'hdfs://bucket/in'", "1:15", "the scheme 'hdfs'"),
         ("path 'bad'", "path 'out'", "1:15", "would write into the same folder"),
         ("path 'bad'", "path 'x/../in/bad'", "1:15", "the source 's' reads"),
@@ -102,6 +104,26 @@ def test_options_of_readers_and_of_hadoop_are_passed_on(pipeline: Path) -> None:
 def test_a_folder_that_is_passed_over_may_lie_in_what_is_read(pipeline: Path) -> None:
     pipeline.write_text(SQL.replace("'bad'", "'in/_bad'"))
     assert lamina("check", pipeline, "--no-spark").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "bad", "shared"),
+    [
+        ("s3://b/in", "s3://c/bad", {"region", "access_key_id"}),
+        ("S3://b/in", "s3://c/bad", {"region", "access_key_id"}),
+        ("s3://b/in", "gs://c/bad", set()),
+        ("s3://b/in", "bad", set()),
+    ],
+)
+def test_bad_rows_go_where_the_source_is_with_its_options(
+    path: str, bad: str, shared: set[str]
+) -> None:
+    options = f"path '{path}', bad_rows_path '{bad}', REGION 'r', access_key_id '${{KEY}}'"
+    sql = SQL.replace("path 'in', bad_rows_path 'bad'", options)
+    [*_, sink] = sinks_of(parse_pipeline(sql, {"KEY": "secret"}))
+    assert sink.options["path"].value == bad
+    assert set(sink.options) == {"path", *shared}
+    assert "secret" not in repr(sink)
 
 
 def test_a_console_does_not_write_into_json(capsys: pytest.CaptureFixture[str]) -> None:

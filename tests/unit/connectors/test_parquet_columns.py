@@ -86,6 +86,64 @@ def test_values_stay_what_they_are() -> None:
     assert read([[], [1], None], pa.list_(pa.int8()), pa.list_(pa.int64())) == [[1], None]
 
 
+PRICE, WANTED = pa.struct({"Price": pa.int32(), "x": pa.string()}), pa.struct({"price": pa.int64()})
+
+
+@pytest.mark.parametrize(
+    ("have", "wanted", "values", "found"),
+    [
+        (
+            pa.list_(PRICE),
+            pa.list_(WANTED),
+            [[{"Price": 9}], None, [], [{"Price": 1}, None, {"Price": None}]],
+            [None, [], [{"price": 1}, None, {"price": None}]],
+        ),
+        (
+            pa.large_list(PRICE),
+            pa.list_(WANTED),
+            [None, [{"Price": 2}], None],
+            [[{"price": 2}], None],
+        ),
+        (
+            pa.map_(pa.string(), PRICE),
+            pa.map_(pa.string(), WANTED),
+            [[("z", {"Price": 9})], None, [], [("k", {"Price": 3}), ("n", None)]],
+            [None, [], [("k", {"price": 3}), ("n", None)]],
+        ),
+        (
+            pa.struct({"A": pa.list_(pa.map_(pa.string(), pa.list_(PRICE)))}),
+            pa.struct({"a": pa.list_(pa.map_(pa.string(), pa.list_(WANTED)))}),
+            [None, {"A": [[("k", [{"Price": 4}])]]}],
+            [{"a": [[("k", [{"price": 4}])]]}],
+        ),
+        (
+            pa.list_(pa.dictionary(pa.int8(), pa.string())),
+            pa.list_(pa.string()),
+            [None, ["a", "b"]],
+            [["a", "b"]],
+        ),
+    ],
+)
+def test_fields_in_another_case_inside_lists_and_maps_are_not_null(
+    have: pa.DataType, wanted: pa.DataType, values: list[Any], found: list[Any]
+) -> None:
+    """In parts of arrays, too."""
+    batch = pa.record_batch([pa.array(values, have)], names=["x"]).slice(1)
+    (column,) = fitted(batch, pa.schema({"x": wanted}), "here")
+    column.validate(full=True)
+    assert (column.type, column.to_pylist()) == (wanted, found)
+
+
+@pytest.mark.parametrize(
+    "nested", [lambda kind: kind, pa.list_, lambda kind: pa.map_("int8", kind)]
+)
+def test_two_fields_of_one_name_are_refused_at_every_depth(nested: Any) -> None:
+    twins = pa.struct({"A": pa.int64(), "a": pa.int64()})
+    batch = pa.record_batch([pa.array([None], nested(twins))], names=["x"])
+    with pytest.raises(Refused, match="two columns of one name"):
+        fitted(batch, pa.schema({"x": nested(pa.struct({"a": pa.int64()}))}), "here")
+
+
 def test_digits_of_a_time_are_not_lost() -> None:
     batch = pa.record_batch([pa.array([1001], pa.timestamp("ns"))], names=["x"])
     with pytest.raises(pa.ArrowInvalid, match="would lose data"):

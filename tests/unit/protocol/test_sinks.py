@@ -63,3 +63,15 @@ def test_a_sink_is_fenced_by_a_generation_at_least_as_high() -> None:
     check_fence(at(P1, generation=2), 2)  # the same process claims again
     with pytest.raises(Fenced):
         check_fence(at(P1, generation=3), 2)
+
+
+@pytest.mark.parametrize(
+    ("position", "advice"), [(at(None), "--sink-from-now"), (at(P3), "from a backup")]
+)
+def test_a_sink_at_another_epoch_was_told_without_what_to_do(
+    position: SinkPosition, advice: str
+) -> None:
+    with pytest.raises(Refused) as refused:
+        decide_publish(position, SECOND, pipeline=Owner("p"), generation=1)
+    assert "Start the pipeline again" in refused.value.advice
+    assert advice in refused.value.advice

@@ -256,6 +256,17 @@ def test_every_cause_has_its_error_and_no_secret_in_it(
 
 
 @pytest.mark.parametrize(
+    ("kind", "message"),
+    [("Connect", "the store cannot be reached"), ("Timeout", "the store did not answer in time")],
+)
+def test_the_limit_of_the_retries_is_not_taken_for_a_timeout(kind: str, message: str) -> None:
+    text = "after 5 retries, max_retries: 5, retry_timeout: 20s - HTTP error: error sending request"
+    debug = f"RetryErrorImpl {{ retry_timeout: 20s, inner: Http(HttpError {{ kind: {kind}"
+    error = obs.GenericError(f"Generic S3 error: {text}\n\nDebug source: {debug}")
+    assert from_obstore(error, "s3://b").message == message
+
+
+@pytest.mark.parametrize(
     ("prefix", "after", "offset"),
     [
         ("log", "log/0005.json", "log/0004"),

@@ -18,6 +18,7 @@ from lamina.cli.pipeline.run_words import (
     duration,
     epoch_shape,
     lag,
+    listed,
     recovery_lines,
     recovery_shape,
     watermark,
@@ -230,6 +231,9 @@ def epoch_line(report: EpochReport, status: Status | None, now_ms: int) -> str:
         parts.append(f"keys {report.keys}")
     if status is not None:
         parts.append(f"checkpoint {status.saved_epoch or '-'}")
+        if status.listings:
+            full = sum(asked.get("full", 0) for asked in status.listings.values())
+            parts.append(f"full listings {full}")
     parts.append(f"sinks behind {report.sinks_behind}" if report.sinks_behind else "sinks ok")
     return "  ".join(parts)
 
@@ -246,6 +250,8 @@ def live_table(status: Status, report: EpochReport | None, now_ms: int) -> Table
         "checkpoint": f"epoch {status.saved_epoch}" if status.saved_epoch else "-",
         "sinks": ", ".join(_sink(status, name) for name in status.sinks),
     }
+    if status.listings:
+        facts["listings"] = listed(status)
     table = Table.grid(padding=(0, 2))
     for name, text in facts.items():
         table.add_row(Text(name, style="bold"), Text(printable(text)))

@@ -86,6 +86,15 @@ def recovery_shape(report: RecoveryReport) -> Shape:
     }
 
 
+def listed(status: Status) -> str:
+    """clicks: 3 full listings, 130 requests"""
+    return "; ".join(
+        f"{name}: {counted(asked.get('full', 0), 'full listing')}, "
+        f"{counted(asked.get('requests', 0), 'request')}"
+        for name, asked in sorted(status.listings.items())
+    )
+
+
 def epoch_shape(report: EpochReport, status: Status | None) -> Shape:
     return {
         "epoch": report.epoch,
@@ -99,5 +108,6 @@ def epoch_shape(report: EpochReport, status: Status | None) -> Shape:
         "watermark": report.watermark,
         "sinks_behind": report.sinks_behind,
         "saved_epoch": status.saved_epoch if status else 0,
+        "listings": {name: dict(each) for name, each in status.listings.items()} if status else {},
         "seconds": round(report.seconds, 3),
     }
