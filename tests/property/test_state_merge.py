@@ -96,6 +96,16 @@ def oldest_three(rows: Sequence[Row]) -> Row:
     return (whole[:3],) if whole is not None else (None,)
 
 
+def sorted_list(rows: Sequence[Row]) -> Row:
+    (whole,) = reference_list(rows)
+    return (None if whole is None else sorted(whole, key=lambda x: (x is not None, x)),)
+
+
+def greatest_two(rows: Sequence[Row]) -> Row:
+    (whole,) = sorted_list([(None if x is None else list(set(x)),) for (x,) in rows])
+    return (None if whole is None else list(dict.fromkeys(whole[::-1]))[:2],)
+
+
 LISTS = nullable(st.lists(nullable(SMALL), max_size=4))
 CASES: list[tuple[Merge, list[pa.DataType], st.SearchStrategy[Row], Fold]] = [
     (Merge("sum", ("a",)), [pa.int64()], st.tuples(nullable(SMALL)), reference_sum),
@@ -142,6 +152,13 @@ CASES: list[tuple[Merge, list[pa.DataType], st.SearchStrategy[Row], Fold]] = [
         [pa.large_list(pa.int64())],
         st.tuples(LISTS),
         oldest_three,
+    ),
+    (Merge("list_sorted", ("a",)), [pa.list_(pa.int64())], st.tuples(LISTS), sorted_list),
+    (
+        Merge("list_sorted", ("a",), {"limit": 2, "descending": True, "distinct": True}),
+        [pa.list_(pa.int64())],
+        st.tuples(LISTS),
+        greatest_two,
     ),
 ]
 

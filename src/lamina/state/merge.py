@@ -11,9 +11,13 @@ min, max     x                  the smaller, the greater; see merge_ordered.py f
 first_by     value..., by       the row with the smallest `by`, the old one of two equal ones
 last_by      value..., by       the row with the largest `by`, the new one of two equal ones
 any, all     x                  bool_or, bool_and
-moments      n, mean, m2        what variances are made of
+bit_and, bit_or, bit_xor  i     the bits of both, of either, of one of them
+moments      n, mean, m2 ...    what variances are made of; see merge_moments.py for more columns
+comoments    n, x, y, c, ...    what correlations are made of; likewise
 list_append  list               the old list and then the new one
+list_sorted  list               the elements of both, in order
 hll_union    sketch             the union of two sketches of Spark's hll_sketch_agg
+kll_union    sketch             the union of two sketches of Spark's kll_sketch_agg_double
 
 An average is a sum and a count. A new function is a `Function` in one of the tables below.
 """
@@ -28,12 +32,20 @@ import pyarrow as pa
 from lamina.errors import Corrupt, Unsupported, UsageError
 from lamina.format.canonical import Json
 from lamina.format.fields import Fields
-from lamina.state.merge_collections import COLLECTIONS
 from lamina.state.merge_function import Columns, Function, Mask, Option, Step, only_found
+from lamina.state.merge_lists import LISTS
+from lamina.state.merge_moments import MOMENTS
 from lamina.state.merge_numbers import NUMBERS
 from lamina.state.merge_ordered import ORDERED
+from lamina.state.merge_sketches import SKETCHES
 
-FUNCTIONS: Mapping[str, Function] = {**ORDERED, **NUMBERS, **COLLECTIONS}
+FUNCTIONS: Mapping[str, Function] = {
+    **ORDERED,
+    **NUMBERS,
+    **MOMENTS,
+    **LISTS,
+    **SKETCHES,
+}
 
 
 @dataclass(frozen=True, slots=True)

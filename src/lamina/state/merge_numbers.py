@@ -1,4 +1,4 @@
-"""Merges of numbers: sum, count and the moments of a variance, with Spark's overflow rules.
+"""Merges of numbers: sum, count and bits, with Spark's overflow rules.
 
 `sum` of integers is a long, as in Spark. Under ANSI (the default) a sum that does not fit is an
 error; without it, it wraps. Intervals (Arrow durations) never wrap, as in Spark. Doubles are added
@@ -13,7 +13,7 @@ that cannot last, and the second column may be left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
 
 import numpy as np
@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lamina.errors import Overflow, UsageError
-from lamina.state.merge_function import Columns, Doubles, Function, Longs, Step, choose
+from lamina.state.merge_function import Columns, Function, Longs, Step, choose
 
 _DIGITS_MAX = 38
 _EXACT = Context(prec=_DIGITS_MAX)
@@ -37,11 +37,11 @@ def _sum(step: Step) -> Sequence[pa.Array]:
         total = pc.add(old, new)
     else:
         wraps = not step.option("ansi", True) and pa.types.is_integer(field.type)
-        total = pc.add(old, new) if wraps else _add_checked("sum", field, old, new)
+        total = pc.add(old, new) if wraps else add_checked("sum", field, old, new)
     return (pc.coalesce(total, old, new),)
 
 
-def _add_checked(function: str, field: pa.Field, old: pa.Array, new: pa.Array) -> pa.Array:
+def add_checked(function: str, field: pa.Field, old: pa.Array, new: pa.Array) -> pa.Array:
     try:
         return pc.add_checked(old, new)
     except pa.ArrowInvalid:
@@ -137,7 +137,7 @@ def _is_summable(kind: pa.DataType) -> bool:
 
 def _count(step: Step) -> Sequence[pa.Array]:
     (field,), (old,), (new,) = step.fields, step.old, step.new
-    return (_add_checked("count", field, old.fill_null(0), new.fill_null(0)),)
+    return (add_checked("count", field, old.fill_null(0), new.fill_null(0)),)
 
 
 def _check_count(columns: Columns) -> None:
@@ -145,49 +145,25 @@ def _check_count(columns: Columns) -> None:
     columns.each(0, pa.types.is_int64, what="int64")
 
 
-def _moments(step: Step) -> Sequence[pa.Array]:
-    """Chan's formula, in the order of operations of Spark's CentralMomentAgg.
+def _bits(combine: Callable[[pa.Array, pa.Array], pa.Array]) -> Function:
+    """Of two integers the bits that *combine* leaves; null is no value."""
 
-    A side without values (n null or 0) changes nothing; there Spark's mean may move by one bit.
-    """
-    count = step.fields[0]
-    old_n, new_n = (side[0].fill_null(0) for side in (step.old, step.new))
-    if pa.types.is_integer(count.type):
-        total = _add_checked("moments", count, old_n, new_n)
-    else:
-        total = pc.add(old_n, new_n)
-    n1, mean1, m2_1 = _doubles(step.old)
-    n2, mean2, m2_2 = _doubles(step.new)
-    with np.errstate(all="ignore"):  # infinities and NaN are data here
-        n = n1 + n2
-        delta = mean2 - mean1
-        delta_n = np.divide(delta, n, out=np.zeros_like(delta), where=n != 0)
-        mean = mean1 + delta_n * n2
-        m2 = m2_1 + m2_2 + delta * delta_n * n1 * n2
-    merged = (total, pa.array(mean), pa.array(m2))
-    no_old, no_new = pa.array(n1 == 0), pa.array(n2 == 0)
-    return [
-        choose(no_old, new, choose(no_new, old, both))
-        for old, new, both in zip(step.old, step.new, merged, strict=True)
-    ]
+    def apply(step: Step) -> Sequence[pa.Array]:
+        (old,), (new,) = step.old, step.new
+        return (pc.coalesce(combine(old, new), old, new),)
+
+    return Function(apply, _check_bits, {})
 
 
-def _doubles(side: Sequence[pa.Array]) -> list[Doubles]:
-    return [
-        array.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy(zero_copy_only=False)
-        for array in side
-    ]
-
-
-def _check_moments(columns: Columns) -> None:
-    columns.count(3, 3, what="three columns: n, mean and m2")
-    columns.each(0, lambda kind: kind in (pa.int64(), pa.float64()), what="int64 or double for n")
-    for index in (1, 2):
-        columns.each(index, pa.types.is_float64, what="double for mean and m2")
+def _check_bits(columns: Columns) -> None:
+    columns.count(1, 1, what="one column")
+    columns.each(0, pa.types.is_signed_integer, what="signed integers")
 
 
 NUMBERS = {
     "sum": Function(_sum, _check_sum, {"ansi": bool}),
     "count": Function(_count, _check_count, {}),
-    "moments": Function(_moments, _check_moments, {}),
+    "bit_and": _bits(pc.bit_wise_and),
+    "bit_or": _bits(pc.bit_wise_or),
+    "bit_xor": _bits(pc.bit_wise_xor),
 }

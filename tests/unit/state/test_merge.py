@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import math
 import pickle
+import random
 import sys
 from decimal import Context, Decimal
 from typing import Any
@@ -293,6 +294,43 @@ def test_moments(n: pa.DataType) -> None:
     assert m2 == pytest.approx(np.var(values) * 5, rel=1e-15)
 
 
+def _powers(values: list[float]) -> list[list[Any]]:
+    mean = sum(values) / len(values)
+    return [[len(values)], [mean], *([sum((x - mean) ** p for x in values)] for p in (2, 3, 4))]
+
+
+def test_four_moments() -> None:
+    values = [1.0, 5.5, -3.25, 8.0, 8.0]
+    kinds = [pa.int64(), *[pa.float64()] * 4]
+    found = merged("moments", kinds, _powers(values[:2]), _powers(values[2:]))
+    assert [each for (each,) in found] == pytest.approx([each for (each,) in _powers(values)])
+
+
+def _products(pairs: list[tuple[float, float]]) -> list[list[Any]]:
+    n = len(pairs)
+    mx, my = sum(x for x, _ in pairs) / n, sum(y for _, y in pairs) / n
+    c = sum((x - mx) * (y - my) for x, y in pairs)
+    m2x, m2y = sum((x - mx) ** 2 for x, _ in pairs), sum((y - my) ** 2 for _, y in pairs)
+    return [[n], [mx], [my], [c], [m2x], [m2y]]
+
+
+def test_comoments() -> None:
+    pairs = [(1.0, 2.0), (5.5, -3.0), (-3.25, 0.5), (8.0, 8.0)]
+    kinds = [pa.int64(), *[pa.float64()] * 5]
+    found = merged("comoments", kinds, _products(pairs[:3]), _products(pairs[3:]))
+    assert [each for (each,) in found] == pytest.approx([each for (each,) in _products(pairs)])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "both"),
+    [(-2, 7, (6, -1, -7)), (None, 5, (5, 5, 5)), (5, None, (5, 5, 5)), (None, None, (None,) * 3)],
+)
+def test_bits(old: Any, new: Any, both: tuple[Any, ...]) -> None:
+    for name, want in zip(("bit_and", "bit_or", "bit_xor"), both, strict=True):
+        for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64()):
+            assert one(name, kind, old, new) == want
+
+
 @pytest.mark.parametrize("empty", [[[0], [None], [None]], [[0], [0.0], [0.0]], [[None]] * 3])
 def test_an_empty_side_changes_nothing(empty: list[list[Any]]) -> None:
     kinds = [pa.int64(), pa.float64(), pa.float64()]
@@ -333,6 +371,57 @@ def test_a_limit_holds_for_a_new_key_too() -> None:
     found = [False]
     columns = merged("list_append", [LIST], [[None]], [[list("abc")]], found, limit=2)
     assert columns == [[["b", "c"]]]
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ({}, ["", "Z", "a", "a", "é", "\U0001f600"]),
+        ({"descending": True}, ["\U0001f600", "é", "a", "a", "Z", ""]),
+        ({"distinct": True}, ["", "Z", "a", "é", "\U0001f600"]),
+        ({"limit": 3}, ["", "Z", "a"]),
+        ({"limit": 3, "descending": True, "distinct": True}, ["\U0001f600", "é", "a"]),
+        ({"limit": 9}, ["", "Z", "a", "a", "é", "\U0001f600"]),
+    ],
+)
+def test_list_sorted(options: dict[str, Any], kept: list[str]) -> None:
+    old = [[["a", "\U0001f600"], None, ["x"], []]]
+    new = [[["é", "a", "", "Z"], ["b", "a"], None, None]]
+    (found,) = merged("list_sorted", [LIST], old, new, **options)
+    both = ["b", "a"] if options.get("descending") else ["a", "b"]
+    assert found == [kept, both, ["x"], []]
+
+
+ORDER = [
+    (pa.int8(), [None, -128, 0, 127]),
+    (pa.float32(), [None, -math.inf, -1.5, 0.0, 2.0, math.inf, NAN]),
+    (pa.float64(), [None, -math.inf, -1e300, -5e-324, 0.0, 5e-324, 1.0, math.inf, NAN]),
+    (pa.decimal128(20, 2), [None, Decimal("-9.50"), Decimal("0.00"), Decimal("10.00")]),
+    (pa.bool_(), [None, False, True]),
+    (pa.date32(), [None, dt.date(1, 1, 1), dt.date(1970, 1, 1), dt.date(9999, 12, 31)]),
+    (pa.timestamp("us", "UTC"), [None, *(dt.datetime(y, 1, 1, tzinfo=UTC) for y in (2, 3000))]),
+    (pa.duration("us"), [None, dt.timedelta(-1), dt.timedelta(0), dt.timedelta(1)]),
+    (pa.binary(), [None, b"", b"a", b"a\x00", b"\xff"]),
+]
+
+
+@pytest.mark.parametrize(("kind", "ordered"), ORDER, ids=lambda value: str(value)[:20])
+def test_elements_are_in_spark_s_order(kind: pa.DataType, ordered: list[Any]) -> None:
+    """Of structs, too, field by field, in which a null is the smallest."""
+    shuffled = random.Random(1).sample(ordered, len(ordered))
+    (found,) = merged("list_sorted", [pa.list_(kind)], [[shuffled[:2]]], [[shuffled[2:]]])
+    assert same(found, [ordered])
+    pairs = [None, *({"a": a, "b": b} for a in (1, 2) for b in ordered)]
+    mixed = random.Random(2).sample(pairs, len(pairs))
+    struct = pa.list_(pa.struct([("a", pa.int64()), ("b", kind)]))
+    (found,) = merged("list_sorted", [struct], [[mixed[:3]]], [[mixed[3:]]])
+    assert same(found, [pairs])
+
+
+def test_zeros_and_nans_are_one_element_of_a_set() -> None:
+    old, new = [[[0.0, NAN, 1.0]]], [[[-0.0, -NAN, 1.0]]]
+    (found,) = merged("list_sorted", [pa.list_(pa.float64())], old, new, distinct=True)
+    assert same(found, [[0.0, 1.0, NAN]])
 
 
 def test_a_null_list_may_hide_elements() -> None:
@@ -387,6 +476,26 @@ def test_sketches_of_two_sizes_are_refused_unless_allowed() -> None:
     assert library.hll_sketch.deserialize(united).lg_config_k == 10
 
 
+def quantiles(values: list[float], k: int = 200) -> bytes:
+    kll = pytest.importorskip("datasketches").kll_doubles_sketch(k)
+    for value in values:
+        kll.update(value)
+    data: bytes = kll.serialize()
+    return data
+
+
+def test_kll_union() -> None:
+    both = one("kll_union", pa.binary(), quantiles([1.0, 2.0]), quantiles([3.0, 4.0, 5.0]))
+    sketch = pytest.importorskip("datasketches").kll_doubles_sketch.deserialize(both)
+    assert (sketch.n, sketch.get_quantile(0.5), sketch.get_max_value()) == (5, 3.0, 5.0)
+    empty = quantiles([])
+    assert one("kll_union", pa.binary(), None, both) == both
+    assert one("kll_union", pa.binary(), both, None) == both
+    assert one("kll_union", pa.binary(), empty, empty) == empty
+    with pytest.raises(Corrupt, match="not a KLL sketch"):
+        one("kll_union", pa.binary(), both, b"12345678")
+
+
 def test_bytes_that_are_no_sketch_are_damage() -> None:
     good = sketch(0, 10)
     for bad in (b"", b"garbage", good[:20]):
@@ -409,7 +518,13 @@ GARBAGE = [
     ("any", [pa.bool_()], [True], [False]),
     ("all", [pa.bool_()], [False], [None]),
     ("moments", [pa.int64(), pa.float64(), pa.float64()], [LONG_MAX, NAN, NAN], [1, 0.1, 0.0]),
+    ("moments", [pa.int64(), *[pa.float64()] * 4], [LONG_MAX, *[NAN] * 4], [1, 0.1, 0.0, 0.0, 0.0]),
+    ("comoments", [pa.int64(), *[pa.float64()] * 5], [LONG_MAX, *[NAN] * 5], [1, *[0.1] * 5]),
+    ("bit_and", [pa.int8()], [0], [3]),
+    ("bit_or", [pa.int32()], [4], [3]),
+    ("bit_xor", [pa.int64()], [-1], [3]),
     ("list_append", [LIST], [["old"]], [["new"]]),
+    ("list_sorted", [LIST], [["old"]], [["new"]]),
     ("replace", [pa.string()], ["old"], ["new"]),
 ]
 
@@ -491,6 +606,8 @@ VALUES = pa.schema([("n", pa.int64()), ("t", pa.string()), ("l", LIST), ("b", pa
         (Merge("last_by", ("n",)), "last_by takes the columns of the value"),
         (Merge("last_by", ("n", "l")), "last_by cannot merge column 'l' .* to order by"),
         (Merge("any", ("n",)), "any cannot merge column 'n' of type int64; it takes bool"),
+        (Merge("list_sorted", ("l",), {"limit": 0}), "list_sorted has a limit of at least 1"),
+        (Merge("list_sorted", ("n",)), "'n' of type int64; it takes list columns"),
         (Merge("moments", ("n",)), "moments takes three columns: n, mean and m2"),
         (Merge("moments", ("n", "t", "b")), "'t' of type string; it takes double"),
         (Merge("list_append", ("n",)), "'n' of type int64; it takes list"),
@@ -506,6 +623,12 @@ def test_a_wrong_merge_is_named(merge: Merge, text: str) -> None:
     others = [Merge("replace", (name,)) for name in VALUES.names if name not in merge.columns]
     with pytest.raises(UsageError, match=text):
         check_merges([merge, *others], VALUES)
+
+
+def test_lists_of_lists_have_no_order_here() -> None:
+    schema = pa.schema([("l", pa.list_(pa.list_(pa.int64())))])
+    with pytest.raises(UsageError, match="it takes lists of ordered values, or of structs"):
+        check_merges([Merge("list_sorted", ("l",))], schema)
 
 
 def test_a_column_that_nobody_merges_is_named() -> None:
