@@ -5,6 +5,7 @@ A server is started by the first test that asks for it, once for each worker, an
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -22,9 +23,20 @@ from tests.servers import (
     table_bucket,
 )
 from tests.servers.kafka_topics import Topics
+from tests.support.order import rank
 
 settings.register_profile("lamina", deadline=None)
 settings.load_profile("lamina")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.option.loadscopereorder = False  # of xdist: the order is that of tests/support/order.py
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """For workers only: a person who runs the tests one by one wants the quick ones first."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: rank(item.nodeid.partition("::")[0]))
 
 
 @pytest.fixture(scope="session")

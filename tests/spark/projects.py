@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from lamina.engine.plans import EngineSettings, EpochReport, FailPoint
 from lamina.engine.ports import Limits
 from lamina.pipeline import parse_pipeline
+from lamina.running.control import Status
 
 Rows = list[tuple[Any, ...]]
 
@@ -36,7 +37,11 @@ class Project:
         os.utime(path, (at, at))
         return path
 
-    def run(self, fail_point: FailPoint = lambda _: None) -> list[EpochReport]:
+    def run(
+        self,
+        fail_point: FailPoint = lambda _: None,
+        status: Callable[[Status], None] = lambda _: None,
+    ) -> list[EpochReport]:
         """To the end of what there is."""
         from lamina.spark.running import RunSettings, Until, Watcher, run  # noqa: PLC0415  an extra
 
@@ -50,7 +55,7 @@ class Project:
             out=self.out,
         )
         pipeline = parse_pipeline(self.sql, self.environment)
-        watcher = Watcher(epoch=reports.append)
+        watcher = Watcher(epoch=reports.append, status=status)
         run(pipeline, settings, spark=self.spark, watcher=watcher, fail_point=fail_point)
         return reports
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lamina.engine.plans import EnginePlan, EngineSettings, FailPoint
+from lamina.engine.plans import EnginePlan, EngineSettings, EpochReport, FailPoint
 from lamina.engine.ports import Limits
 from lamina.pipeline import Pipeline, check_pipeline, order, parse_pipeline
 
@@ -34,6 +34,18 @@ class Place:
             path = self._file(number, "json")
             path.write_text(text)
             os.utime(path, (1_000 + number, 1_000 + number))
+
+    def put_moments(self, keys: Sequence[str | None], digits: int = 6) -> None:
+        """Three epochs of `k`, `v` and `at`, a year from row to row, for sinks of every type."""
+        rows = [
+            {
+                "k": keys[n % len(keys)],
+                "v": n * 37 - 500,
+                "at": f"{1900 + n}-03-01T00:00:00.{n:0{digits}d}Z",
+            }
+            for n in range(120)
+        ]
+        self.put_json([rows[:40], rows[40:80], rows[80:]])
 
     def put_tables(self, epochs: Iterable[pa.Table]) -> None:
         for number, table in enumerate(epochs):
@@ -83,6 +95,7 @@ class Run:
     fail_point: FailPoint = lambda _: None
     skip_lost: frozenset[str] = frozenset()
     notes: list[str] = field(default_factory=list)  # that people saw
+    reports: list[EpochReport] = field(default_factory=list)
 
     def __call__(self, text: str) -> int:
         """The last epoch."""
@@ -106,7 +119,7 @@ class Run:
                 max_ahead_us=self.max_ahead_us,
             ),
         )
-        watcher = Watcher(note=self.notes.append)
+        watcher = Watcher(note=self.notes.append, epoch=self.reports.append)
         return run(
             pipeline, settings, spark=self.spark, watcher=watcher, fail_point=self.fail_point
         )
@@ -114,10 +127,10 @@ class Run:
 
 def compiled(spark: Any, text: str, variables: Mapping[str, str] | None = None) -> EnginePlan:
     """What `lamina check` does with a live Spark; BadPipeline if it would not work."""
+    from lamina.spark.compiling import compile_pipeline  # noqa: PLC0415
     from lamina.spark.frames import own_session  # noqa: PLC0415  an extra
     from lamina.spark.internals import active  # noqa: PLC0415  an extra
     from lamina.spark.runner import pinned  # noqa: PLC0415
-    from lamina.spark.streams import compile_pipeline  # noqa: PLC0415
 
     pipeline = parse_pipeline(text, variables or {}, file=FILE)
     check_pipeline(pipeline, file=FILE)

@@ -335,7 +335,8 @@ def newest(project: Project) -> Rows:
         ("path 'in', pathGlobFilter '*.json'", "'pathGlobFilter'"),
         ("path 'in', bad_rows_path 'in/bad'", "would write into the folder"),
         ("path 'in', bad_rows_path 'out'", "into the same folder"),
-        ("path 'in', bad_rows_path 'gs://b/bad'", "is a URL"),
+        ("path 'in', bad_rows_path 'hdfs://b/bad'", "the scheme 'hdfs'"),
+        ("path 's3://b/in', bad_rows_path 's3://b/in/bad'", "would write into the folder"),
     ],
 )
 def test_options_that_would_lose_rows_are_refused(

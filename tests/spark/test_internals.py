@@ -83,14 +83,14 @@ def test_a_step_runs_another_function_every_time(spark: Any, text: str) -> None:
 
 def test_what_was_observed_is_there_when_the_job_has_ended(spark: Any) -> None:
     count, most = F.count(F.lit(1)).alias("rows"), F.max("id").alias("most")
-    measures = Measures(spark, [count, most, F.min(F.lit(None).cast("int")).alias("none")])
+    measures = Measures(spark, "s", [count, most, F.min(F.lit(None).cast("int")).alias("none")])
     for rows in (3, 0):
         measures.of(spark.range(rows)).createOrReplaceTempView("internals_measured")
         text = "SELECT id % 2 AS id, count(*) AS n FROM internals_measured GROUP BY 1"
         job = ArrowStep(spark, ANSWER, ["id", "n"]).over(query(spark, text), counted("x"))
         json_column(job)
         most_seen = rows - 1 if rows else None
-        assert Measures.seen(job) == {"rows": rows, "most": most_seen, "none": None}
+        assert Measures.seen(job, ["s"]) == {"s": {"rows": rows, "most": most_seen, "none": None}}
 
 
 def test_a_cloned_session_has_views_and_functions_and_keeps_its_settings_to_itself(

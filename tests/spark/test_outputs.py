@@ -30,7 +30,7 @@ def test_sinks_are_told_schema_keys_and_kind_of_change(spark: Any) -> None:
     assert {name: (each.change, each.keys) for name, each in outputs.items()} == {
         "rows_out": (Change.APPEND, None),
         "sums_out": (Change.UPSERT, ("k",)),
-        "later_out": (Change.UPSERT, None),
+        "later_out": (Change.UPSERT, ("k",)),
         "minutes_out": (Change.APPEND, ("minute",)),
         "t bad rows": (Change.APPEND, None),
     }

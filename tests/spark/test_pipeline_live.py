@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from lamina.pipeline.compile import Aggregation, Stateless, compile_select
+from lamina.pipeline.compile import compile_select
 from lamina.pipeline.model import Stream
+from lamina.pipeline.plans import Aggregation, Stateless
 from lamina.pipeline.select import read_select
 from lamina.pipeline.variables import filled
 from lamina.state.merge import check_merges, merge_rows

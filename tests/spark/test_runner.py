@@ -35,10 +35,10 @@ def test_event_times_beyond_the_limit_are_told_from_those_that_count(
 ) -> None:
     times = spark.createDataFrame([(20,), (None,), (30,), (-10,)], "us BIGINT")
     rows = times.select(F.timestamp_micros("us").alias("ts"))
-    measured = Measures(spark, bounded_measures(F.col("ts"), limit)).of(rows)
+    measured = Measures(spark, "s", bounded_measures(F.col("ts"), limit)).of(rows)
     measured = measured.select(F.lit(1).alias("one"))
     json_column(measured)
-    assert Measures.seen(measured) == {**ALL, **seen}
+    assert Measures.seen(measured, ["s"]) == {"s": {**ALL, **seen}}
 
 
 def test_a_worker_does_not_look_for_garbage_among_its_modules(spark: Any, tmp_path: Path) -> None:

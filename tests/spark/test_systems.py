@@ -58,7 +58,7 @@ def test_whatever_is_killed_every_system_holds_everything_once(
         process = start(processes, project)
         if process.until("recovered", "error")["event"] == "recovered":
             live(process, kinds, draw, servers)
-    process = start(processes, project, "--drain")
+    process = start(processes, project, "--drain", "--max-rows", "100000", "--max-files", "1000")
     ended = process.until("ended", "error")
     assert ended["event"] == "ended", ended
     assert process.wait() == 0, process.said()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from lamina.engine.plans import EpochReport
+from lamina.engine.ports import Listings
 from lamina.errors import LaminaError, StoreUnavailable
 from lamina.format.commit import StagedFile
 from lamina.ids import CheckpointId
@@ -46,6 +47,13 @@ class FakePublisher:
 
 
 @dataclass
+class FakeListing:
+    """A source that lists a server."""
+
+    listings: Listings
+
+
+@dataclass
 class FakeEngine:
     """Has *input* epochs to do; *on_step* is called before each."""
 
@@ -59,6 +67,7 @@ class FakeEngine:
     publisher: FakePublisher = field(default_factory=FakePublisher)
     report: RecoveryReport = NEW
     notes: tuple[str, ...] = ()
+    sources: dict[str, object] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
 
     @property

@@ -78,7 +78,7 @@ class Engine:
     ) -> None:
         self._plan = plan
         self._runner = runner
-        self._sources = sources
+        self.sources = sources
         self._recovered = recovered
         self._driver = recovered.driver
         self._states = states
@@ -112,15 +112,15 @@ class Engine:
         state = recovered.state
         self._head: Point | None = state.head
         self._next_epoch = state.next_epoch
-        offsets = respelled(state.source_offsets, self._sources, "the offsets of")
+        offsets = respelled(state.source_offsets, self.sources, "the offsets of")
         self._offsets: dict[str, Offset] = {
             name: offsets[name].offsets if name in offsets else source.initial()
-            for name, source in self._sources.items()
+            for name, source in self.sources.items()
         }
         self._aside = {  # of sources that are not in the pipeline now: they may come back
-            name: each for name, each in offsets.items() if name not in self._sources
+            name: each for name, each in offsets.items() if name not in self.sources
         }
-        times = respelled(state.source_watermarks, self._sources, "the watermark of")
+        times = respelled(state.source_watermarks, self.sources, "the watermark of")
         self._watermarks = Watermarks(times, ahead_of(offsets), parts_of(offsets))
         self._applied = applied_of(offsets)
 
@@ -187,10 +187,10 @@ class Engine:
             plan,
             commit,
             results,
+            self._plan,
             watermark=self._watermarks.of(frozenset(self._plan.delays_us)),
             after=self._watermarks,
             seconds=self._clock.monotonic() - started,
-            sinks=self._plan.sinks,
             behind=self._publisher.behind,
         )
 
@@ -211,7 +211,7 @@ class Engine:
         """
         self._check_whole()
         streams = self._plan.streams
-        used = [*self._sources, *(each for s in streams for each in (s.name, *s.operators))]
+        used = [*self.sources, *(each for s in streams for each in (s.name, *s.operators))]
         runs = self._states.dropped(names, used)
         dropped_names = set(map(fold, runs))
         for name in sorted(name for name in names if fold(name) not in dropped_names):
@@ -255,7 +255,7 @@ class Engine:
             return None, {}
         results = self._run(plan)
         for name, each in plan.ranges.items():
-            self._sources[name].confirm(each)
+            self.sources[name].confirm(each)
         return plan, results
 
     # plan
@@ -264,7 +264,7 @@ class Engine:
         limits = self._settings.limits
         ranges = {
             name: source.plan(self._offsets[name], limits, self._states.memory(name))
-            for name, source in sorted(self._sources.items())
+            for name, source in sorted(self.sources.items())
         }
         drain = self._plan.delays_us if self._settings.drain else ()
         plan = plan_epoch(self._next_epoch, ranges, self._watermarks, self._applied, drain=drain)

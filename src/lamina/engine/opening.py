@@ -115,7 +115,7 @@ def _open_states(
                 operator,
                 each,
                 operators.get(name),
-                reuse=fold(stream.name) in reused,
+                reuse=fold(stream.block_of or stream.name) in reused,
             )
     for name, source in sources.items():
         if source.memory is not None:

@@ -9,6 +9,7 @@ from lamina.engine.model import OperatorPlan
 from lamina.engine.ports import Limits, Output
 from lamina.format.commit import StagedFile
 from lamina.format.pipeline_record import Owner, PipelineRecord
+from lamina.pipeline.model import Emit
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +21,20 @@ class StreamPlan:
     sources: frozenset[str]  # all that its rows come from: its watermark is the least of theirs
     operators: Mapping[str, OperatorPlan] = field(default_factory=dict)
     output: Output = field(default_factory=Output)
+    block_of: str = ""  # the stream that a person has written, if this is a block of it
+    is_counted: bool = True  # no: its late rows are those that another block counts
 
     @property
     def has_window(self) -> bool:
         return any(operator.time is not None for operator in self.operators.values())
+
+    @property
+    def closes_windows(self) -> bool:
+        """Whether rows come out when the watermark has passed their time, not before."""
+        return any(
+            operator.time is not None and operator.emit is Emit.ON_WINDOW_CLOSE
+            for operator in self.operators.values()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +79,7 @@ class EnginePlan:
         They are late only by the one before: with it, all that they close up to was closed.
         """
         before = [each for each in self.streams if each.name in stream.inputs]
-        return any(each.has_window or self.follows_windows(each) for each in before)
+        return any(each.closes_windows or self.follows_windows(each) for each in before)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from lamina.engine.model import Offset, SourceRange, StreamResult, StreamWork
 from lamina.format.commit import Point
 from lamina.format.pipeline_record import Owner
-from lamina.protocol.sinks import SinkPosition
+from lamina.protocol.sinks import Publish, SinkPosition, judge_publish
 from lamina.workspace.model import Staged
 
 if TYPE_CHECKING:
@@ -27,6 +27,14 @@ class Limits:
 
     rows: int | None = None
     files: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listings:
+    """What a source has asked a server since it was opened."""
+
+    full: int = 0  # listings of everything there is, not only of what is new
+    requests: int = 0  # all that the driver made: pages of listings, and looks at single objects
 
 
 class SourceMemory(Protocol):
@@ -81,6 +89,14 @@ class Source(Protocol):
         ...
 
 
+@runtime_checkable
+class Listing(Protocol):
+    """A source that finds what is new by asking a server for a list, which is slow and may cost."""
+
+    @property
+    def listings(self) -> Listings: ...
+
+
 class Change(Enum):
     """What the rows of a stream do to the rows before them."""
 
@@ -110,6 +126,16 @@ class Output:
     change: Change = Change.APPEND
     keys: tuple[str, ...] | None = None
     """The columns that tell one row from another; none: there is one row at most; None: unknown."""
+    key_choices: tuple[frozenset[str], ...] | None = None
+    """For each key the columns of which any one will do, where it is in several: of a window its
+    start or its end. None: each column of `keys` is one."""
+
+    def is_keyed_by(self, columns: Collection[str]) -> bool:
+        """Whether two rows never have the same of these *columns*, as far as is known."""
+        if self.keys is None:
+            return False
+        choices = self.key_choices or [frozenset({key}) for key in self.keys]
+        return all(choice.intersection(columns) for choice in choices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +152,17 @@ class Publication:
     @property
     def rows(self) -> int:
         return sum(file.rows for file in self.files)
+
+    @property
+    def position(self) -> SinkPosition:
+        """Where a sink stands that has it."""
+        return SinkPosition(self.pipeline, self.generation, self.point)
+
+    def judge(self, position: SinkPosition) -> Publish:
+        """Whether a sink at *position* gets it or has it already; raises what forbids it."""
+        return judge_publish(
+            position, self.point, pipeline=self.pipeline, generation=self.generation
+        )
 
 
 class Positions(Protocol):

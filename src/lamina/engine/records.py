@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from lamina.engine.model import StreamResult
 from lamina.engine.planning import EpochPlan, Watermarks, stood_at
-from lamina.engine.plans import EpochReport
+from lamina.engine.plans import EnginePlan, EpochReport
 from lamina.format.commit import CommitRecord, StagedFile
 from lamina.format.manifest_model import ConnectorCheckpoint
 
@@ -46,24 +46,30 @@ def report_of(
     plan: EpochPlan,
     commit: CommitRecord,
     results: Mapping[str, StreamResult],
+    pipeline: EnginePlan,
     *,
     watermark: int | None,
     after: Watermarks,
     seconds: float,
-    sinks: Iterable[str],
     behind: int,
 ) -> EpochReport:
     """What people see of an epoch."""
     seen = {name: each for result in results.values() for name, each in result.seen.items()}
     tasks = [task for result in results.values() for task in result.tasks]
-    out: dict[str, int] = dict.fromkeys(sinks, 0)
+    counted = [
+        task
+        for stream in pipeline.streams
+        if stream.is_counted
+        for task in results[stream.name].tasks
+    ]
+    out: dict[str, int] = dict.fromkeys(pipeline.sinks, 0)
     for file in commit.staged:
         out[file.sink] += file.rows
     return EpochReport(
         epoch=plan.epoch,
         rows={name: each.rows for name, each in seen.items()},
         rows_out=out,
-        late=sum(task.late for task in tasks),
+        late=sum(task.late for task in counted),
         watermark=watermark,
         seconds=seconds,
         sinks_behind=behind,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lamina.engine.model import (
     CompactedRuns,
@@ -23,14 +24,16 @@ from lamina.engine.model import (
     TaskWork,
 )
 from lamina.engine.steps import PythonStep, Step, stepped
+from lamina.engine.typed import as_planned
 from lamina.errors import Refused
 from lamina.format.commit import WalRange
 from lamina.pipeline.model import Emit
 from lamina.state.changes import changes, key_columns, slots_of_keys
 from lamina.state.folding import folded
+from lamina.state.keys import canonical
 from lamina.state.layers import PlacedRun, stack
 from lamina.state.operator import compact_runs
-from lamina.state.partition import StatePartition
+from lamina.state.partition import Applied, StatePartition
 from lamina.state.run import run_of_batch, slots_of_batch
 from lamina.state.scanning import highest
 from lamina.state.schema import FLOOR_META, StateSchema, time_values
@@ -66,7 +69,9 @@ def update_state(
     partition, compacted = _open(task, operator, schema)
     made = folded if of_rows else changes
     changed, rows_in, late = _changes(plan.step, made, partition, batches, _late(work, partition))
-    run = partition.apply(changed, old_values=False).run
+    if not schema.value.names:
+        changed = _unknown(partition, changed)
+    run = _changed(schema, partition.apply(changed, old_values=False))
     after = partition.with_run(run_of_batch(run)) if run.num_rows else partition
     rows = [schema.rows_of(run)] if run.num_rows else []
     if schema.time is not None and work.floor is not None:
@@ -85,6 +90,21 @@ def update_state(
     if plan.given:
         rows = [batch.rename_columns(list(plan.given)) for batch in rows]
     return Updated(result, rows)
+
+
+def _unknown(partition: StatePartition, changed: pa.RecordBatch) -> pa.RecordBatch:
+    """Of keys that have no values, those that are new: the others stay as they are."""
+    known = partition.look(slots_of_batch(changed), partition.schema.keys_of(changed)).found
+    return changed.filter(pa.array(~known)) if known.any() else changed
+
+
+def _changed(schema: StateSchema, applied: Applied) -> pa.RecordBatch:
+    """The run, without lists that no new element has got into: of most keys, if lists are short."""
+    if not schema.merges or any(merge.function != "list_sorted" for merge in schema.merges):
+        return applied.run
+    old, new = (canonical(each.values.columns) for each in (applied.old, applied.new))
+    same = applied.old.found & np.asarray(pc.equal(old, new))
+    return applied.run.filter(pa.array(~same)) if same.any() else applied.run
 
 
 def _expired(
@@ -166,7 +186,7 @@ def _changes(
         _check_placement(partition.within, slots)
         changed = stepped(step, partition, batch, slots)
     else:
-        columns = [_typed(batch.column(field.name), field) for field in schema.row]
+        columns = [as_planned(batch.column(field.name), field.type) for field in schema.row]
         changed = made(schema, pa.RecordBatch.from_arrays(columns, schema=schema.row))
         _check_placement(partition.within, slots_of_batch(changed))
     return changed, rows_in, rows_in - _rows(batch)
@@ -196,11 +216,6 @@ def _check_placement(within: SlotRange, slots: Slots) -> None:
             "rows have come to a task that does not own their keys",
             advice="Adaptive execution must be off for this job; please report this plan",
         )
-
-
-def _typed(column: pa.Array, field: pa.Field) -> pa.Array:
-    """Spark's columns in the types of the state: the same values, maybe another spelling."""
-    return column if column.type == field.type else column.cast(field.type)
 
 
 def _append(task: TaskWork, operator: str, run: pa.RecordBatch) -> tuple[WalRange, ...]:

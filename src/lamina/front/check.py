@@ -8,6 +8,7 @@ check --json` (docs/cli.md).
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from lamina.connectors.opening import (
@@ -20,9 +21,8 @@ from lamina.connectors.opening import (
 from lamina.engine.plans import EngineSettings
 from lamina.front.locate import PipelineLike, locate
 from lamina.front.places import PipelinePlace, require_spark
-from lamina.pipeline.aggregates import AGGREGATES
+from lamina.pipeline.blocks import keeps_state
 from lamina.pipeline.checks import check_pipeline, order
-from lamina.pipeline.expressions import calls
 from lamina.pipeline.keys import read_keys
 from lamina.pipeline.model import DeclaredSink, DeclaredSource, Emit, Pipeline
 from lamina.pipeline.select import Select, read_select
@@ -112,25 +112,34 @@ def _stream(pipeline: Pipeline, name: str, file: str) -> Shape:
     """What the text says; types are Spark's to say."""
     stream = pipeline.streams[name]
     select = read_select(stream, file)
-    found = read_keys(select, _columns_of(pipeline, select.table.text))
+    found = read_keys(select, _columns_of(pipeline, select.reads))
     keys = [select.text(key.words) for key in found]
     windows = [select.text(key.words) for key in found if key.is_window]
-    aggregate = bool(keys) or _has_aggregates(select)
+    aggregate = keeps_state(select)
     emit = stream.emit or (Emit.ON_UPDATE if aggregate else None)
+    said = "every new row, once" if select.distinct else emit.value if emit else ""
     return {
         "name": stream.name,
-        "reads": select.table.text,
-        "kind": "aggregate" if aggregate else "stateless",
+        "block_of": stream.block_of or None,
+        "reads": ", ".join(select.reads),
+        "kind": _kind(select),
         "keys": keys,
         "window": windows[0] if windows else None,
-        "emit": emit.value if emit else "every row, at once",
+        "emit": said or "every row, at once",
     }
+
+
+def _kind(select: Select) -> str:
+    if select.distinct is not None:
+        return "distinct"
+    return "aggregate" if keeps_state(select) else "stateless"
 
 
 def _bad_rows(name: str, source: DeclaredSource) -> Shape:
     """The stream of rows that cannot be read, of a source that keeps them."""
     return {
         "name": name,
+        "block_of": None,
         "reads": source.name,
         "kind": "stateless",
         "keys": [],
@@ -139,14 +148,10 @@ def _bad_rows(name: str, source: DeclaredSource) -> Shape:
     }
 
 
-def _columns_of(pipeline: Pipeline, table: str) -> set[str]:
-    read = (each for each in pipeline.sources.values() if each.name.lower() == table.lower())
+def _columns_of(pipeline: Pipeline, reads: Collection[str]) -> set[str]:
+    named = {name.lower() for name in reads}
+    read = (each for each in pipeline.sources.values() if each.name.lower() in named)
     return {column.name.lower() for source in read for column in source.columns}
-
-
-def _has_aggregates(select: Select) -> bool:
-    texts = [*(item.words for item in select.items), select.having]
-    return any(words[at].text.lower() in AGGREGATES for words in texts for at, _ in calls(words))
 
 
 def _sink(sink: DeclaredSink, delivery: str) -> Shape:

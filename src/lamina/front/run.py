@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Unpack
 
 from lamina.clock import Clock, SystemClock
 from lamina.connectors.jars import PACKAGES, not_fetched, plan_jars
-from lamina.connectors.opening import can_skip_lost, check_connectors, jars_of, sinks_of
+from lamina.connectors.opening import (
+    can_skip_lost,
+    check_connectors,
+    jars_of,
+    named_place,
+    sinks_of,
+)
 from lamina.errors import SparkLost, UsageError
 from lamina.front.locate import PipelineLike, locate
 from lamina.front.options import RunOptions, settings_of
@@ -92,10 +98,12 @@ def _check(pipeline: Pipeline, settings: RunSettings) -> None:
     check_pipeline(pipeline, file=settings.file)
     check_connectors(pipeline, settings.folder, file=settings.file)
     sinks = {sink.name for sink in sinks_of(pipeline)}
-    _check_named("--reuse-state", "stream", settings.engine.reuse_state, pipeline.streams)
+    streams = {stream.name for stream in pipeline.streams.values() if not stream.block_of}
+    _check_named("--reuse-state", "stream", settings.engine.reuse_state, streams)
     _check_named("--sink-from-now", "sink", settings.recovery.sinks_from_now, sinks)
     able = {s.name for s in pipeline.sources.values() if can_skip_lost(s, file=settings.file)}
-    _check_named("--skip-lost", "source that can lose rows", settings.skip_lost, able)
+    skipping = frozenset(named_place(each)[0] for each in settings.skip_lost)
+    _check_named("--skip-lost", "source that can lose rows", skipping, able)
 
 
 def _peek(pipeline: Pipeline) -> str:

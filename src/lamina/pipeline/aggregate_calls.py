@@ -3,14 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from zlib import crc32
 
-from lamina.pipeline.aggregates import AGGREGATES, Part, of_one_row
-from lamina.pipeline.expressions import Words, after_dot, by_comma, calls, sign
+from lamina.pipeline.aggregate_lists import limit_around
+from lamina.pipeline.aggregate_model import Asked, Part, Refusal
+from lamina.pipeline.aggregate_percentiles import WITHIN_GROUP
+from lamina.pipeline.aggregates import AGGREGATES, REFUSED, of_one_row
+from lamina.pipeline.expressions import Words, after_dot, by_comma, calls, closing, sign
 from lamina.pipeline.key_types import refused_value
 from lamina.pipeline.keys import Names
-from lamina.pipeline.tokens import Script
+from lamina.pipeline.tokens import Script, Word
 from lamina.state.merge import Merge
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctValues:
+    """Arguments of which each value of a group counts once: (DISTINCT a, b) FILTER (WHERE c)."""
+
+    arguments: tuple[str, ...]
+    types: tuple[str, ...]  # those of the same types are kept together
+    kept: tuple[str, ...]  # what a row must meet: nulls do not count
+    number: int  # what tells them from others that are kept with them: made of what they mean
+    at: int  # where they stand
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What they are called in the block that keeps them."""
+        return tuple(f"d{number}" for number in range(len(self.arguments)))
+
+    @property
+    def row(self) -> str:
+        """A row of that block; null where there is nothing to count."""
+        fields = [f"'{WHICH}', {self.number}"]
+        fields += [f"'{n}', {a}" for n, a in zip(self.columns, self.arguments, strict=True)]
+        return f"CASE WHEN {' AND '.join(self.kept)} THEN named_struct({', '.join(fields)}) END"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +46,7 @@ class PartialColumn:
     sql: str  # what Spark computes
     meaning: str  # the same in one spelling, for comparing and for people
     of_row: str | None  # the same of one row, where that can be said
+    distinct: DistinctValues | None = None  # what it is computed of, if not of the rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +57,31 @@ class _Call:
     spelled: tuple[str, ...]
     condition: str = ""
     spelled_condition: str = ""
+    distinct: DistinctValues | None = None
 
     def sql(self, template: str) -> str:
+        if self.distinct is not None:
+            kept = f" FILTER (WHERE {WHICH} = {self.distinct.number})"
+            return _call(template, self.distinct.columns, kept)
         kept = f" FILTER (WHERE {self.condition})" if self.condition else ""
-        return template.format(*self.arguments, all=", ".join(self.arguments)) + kept
+        return _call(template, self.arguments, kept)
 
     def meaning(self, template: str) -> str:
         kept = f" filter (where {self.spelled_condition})" if self.condition else ""
-        return template.format(*self.spelled, all=", ".join(self.spelled)) + kept
+        said = _call(template, self.spelled, kept)
+        return f"{said} of distinct {', '.join(self.spelled)}" if self.distinct else said
 
     def of_row(self, template: str) -> str | None:
-        return of_one_row(template, self.arguments, self.condition)
+        return None if self.distinct else of_one_row(template, self.arguments, self.condition)
+
+
+def _call(template: str, arguments: tuple[str, ...], kept: str) -> str:
+    text = template.format(*arguments, all=", ".join(arguments), where=kept)
+    return text if "{where}" in template else text + kept
+
+
+WHICH = "which"
+"""The column that tells apart the values of different DISTINCT aggregates."""
 
 
 class AggregateCalls:
@@ -51,12 +93,16 @@ class AggregateCalls:
         names: Names,
         type_of: Callable[[str], str],
         is_aggregate: Callable[[str], bool],
+        *,
+        has_window: bool = False,
     ) -> None:
         self._script = script
         self._names = names
         self._type_of = type_of
         self._is_aggregate = is_aggregate
-        self._parts: dict[tuple[str, ...], tuple[str, tuple[PartialColumn, ...]]] = {}
+        self._has_window = has_window
+        self._parts: dict[tuple[str, ...], tuple[Part, tuple[PartialColumn, ...]]] = {}
+        self._distincts: dict[tuple[str, ...], DistinctValues] = {}
 
     @property
     def columns(self) -> tuple[PartialColumn, ...]:
@@ -65,8 +111,13 @@ class AggregateCalls:
     @property
     def merges(self) -> tuple[Merge, ...]:
         return tuple(
-            Merge(f, tuple(c.name for c in columns)) for f, columns in self._parts.values()
+            Merge(part.merge, tuple(column.name for column in columns), part.options)
+            for part, columns in self._parts.values()
         )
+
+    @property
+    def distincts(self) -> tuple[DistinctValues, ...]:
+        return tuple(self._distincts.values())
 
     def first(self, words: Words) -> int | None:
         """Where the first aggregate is called, if one is."""
@@ -79,34 +130,103 @@ class AggregateCalls:
         if close is None or not self._is_aggregate(words[index].text.lower()):
             return None
         self._check(words, index, close)
-        end, condition = _filter_after(words, close)
         inner = words[index + 2 : close]
-        if inner[0].upper == "ALL" and len(inner) > 1:
+        is_distinct = inner[0].upper == "DISTINCT" and len(inner) > 1
+        if is_distinct or (inner[0].upper == "ALL" and len(inner) > 1):
             inner = inner[1:]
-        return self._over_partials(words, index, self._call(inner, condition)), end
+        arguments, descending = by_comma(inner), False
+        if words[index].text.lower() in WITHIN_GROUP:
+            close, values, descending = self._within_group(words, index, close)
+            arguments.insert(0, values)
+        end, condition = _filter_after(words, close)
+        end = self._nulls_after(words, index, end)
+        call = self._call(arguments, condition)
+        if is_distinct and words[index].text.lower() not in _SAME_IF_DISTINCT:
+            call = replace(call, distinct=self._distinct_values(words[index], call))
+        limit, is_last = limit_around(words, index, end)
+        asked = self._asked(call, limit, descending=descending or is_last)
+        return self._over_partials(words[index], call, asked), end
 
-    def _call(self, inner: Words, condition: Words) -> _Call:
-        arguments = by_comma(inner)
+    def _within_group(self, words: Words, index: int, close: int) -> tuple[int, Words, bool]:
+        """Where WITHIN GROUP (ORDER BY values) closes, the values, and whether they descend."""
+        if [sign(words, close + i) for i in (1, 2, 3, 4)] != ["WITHIN", "GROUP", "(", "ORDER BY"]:
+            name = words[index].text.lower()
+            message = f"{name}() without WITHIN GROUP (ORDER BY ...)"
+            raise self._script.bad(message, words[index], f"Write {name}(0.5) WITHIN GROUP (...)")
+        end = closing(words, close + 3)
+        values = words[close + 5 : end]
+        direction = sign(values, len(values) - 1)
+        if direction in ("ASC", "DESC"):
+            values = values[:-1]
+        return end, values, direction == "DESC"
+
+    def _asked(self, call: _Call, limit: int | None, *, descending: bool) -> Asked:
+        unfiltered = _Call(call.arguments, call.spelled)
+        return Asked(
+            lambda template: self._type_of(unfiltered.sql(template)),
+            call.arguments,
+            limit,
+            descending,
+            self._has_window,
+        )
+
+    def _nulls_after(self, words: Words, index: int, end: int) -> int:
+        """Where a call ends with its IGNORE NULLS, which changes nothing that is known here."""
+        if sign(words, end + 1) not in ("IGNORE", "RESPECT") or sign(words, end + 2) != "NULLS":
+            return end
+        name = words[index].text.lower()
+        if name != "any_value":
+            said = f"{name}() {words[end + 1].upper} NULLS"
+            raise self._script.bad(f"{said} in a stream", words[end + 1], "Leave it out")
+        return end + 2
+
+    def _distinct_values(self, word: Word, call: _Call) -> DistinctValues:
+        """Those of the same arguments and FILTER are kept once."""
+        if len(call.arguments) > 1 and word.upper != "COUNT":
+            name = word.text.lower()
+            raise self._script.bad(
+                f"{name}(DISTINCT ...) of several arguments",
+                word,
+                f"Write {name}(...) over FROM (SELECT DISTINCT ...)",
+            )
+        identity = (*call.spelled, call.spelled_condition)
+        if identity not in self._distincts:
+            kept = [f"({each}) IS NOT NULL" for each in call.arguments]
+            number = crc32("\0".join(identity).encode()) >> 1  # an INT of Spark's
+            if any(each.number == number for each in self._distincts.values()):
+                message = "two DISTINCT aggregates cannot be told apart"
+                raise self._script.bad(message, word, "Write one of them in other words")
+            self._distincts[identity] = DistinctValues(
+                call.arguments,
+                tuple(self._type_of(each) for each in call.arguments),
+                (*([f"({call.condition})"] if call.condition else []), *kept),
+                number,
+                word.start,
+            )
+        return self._distincts[identity]
+
+    def _call(self, arguments: list[Words], condition: Words) -> _Call:
         texts = tuple(self._script.slice(each) for each in arguments)
         spelled = tuple(self._names.spelled(each) for each in arguments)
         if not condition:
             return _Call(texts, spelled)
         return _Call(texts, spelled, self._script.slice(condition), self._names.spelled(condition))
 
-    def _over_partials(self, words: Words, index: int, call: _Call) -> str:
-        name = words[index].text.lower()
+    def _over_partials(self, word: Word, call: _Call, asked: Asked) -> str:
+        name = word.text.lower()
         row = AGGREGATES[name]
         if row.arguments is not None and len(call.arguments) != row.arguments:
             given = len(call.arguments)
             message = f"{name}() takes {row.arguments} arguments; it was given {given}"
-            raise self._script.bad(message, words[index])
-        unfiltered = _Call(call.arguments, call.spelled)
-        known = row.made(lambda template: self._type_of(unfiltered.sql(template)))
+            raise self._script.bad(message, word)
+        known = row.made(asked)
+        if isinstance(known, Refusal):
+            raise self._script.bad(f"{name}() in a stream: {known.reason}", word, known.advice)
         for part in known.parts:
-            kind = self._type_of(unfiltered.sql(part.columns[-1]))
+            kind = asked.type_of(part.columns[-1])
             reason = refused_value(part.merge, kind)
             if reason is not None:
-                raise self._script.bad(f"{name}() of type {kind}: {reason}", words[index])
+                raise self._script.bad(f"{name}() of type {kind}: {reason}", word)
         columns = [column for part in known.parts for column in self._columns(part, call)]
         return f"({known.final.format(*columns)})"
 
@@ -115,12 +235,18 @@ class AggregateCalls:
         if identity not in self._parts:
             first = len(self.columns)
             made = (
-                PartialColumn(f"p{first + i}", call.sql(template), meaning, call.of_row(template))
+                PartialColumn(
+                    f"p{first + i}",
+                    call.sql(template),
+                    meaning,
+                    call.of_row(template),
+                    call.distinct,
+                )
                 for i, (template, meaning) in enumerate(
                     zip(part.columns, identity[1:], strict=True)
                 )
             )
-            self._parts[identity] = part.merge, tuple(made)
+            self._parts[identity] = part, tuple(made)
         return [column.name for column in self._parts[identity][1]]
 
     def _check(self, words: Words, index: int, close: int) -> None:
@@ -128,6 +254,8 @@ class AggregateCalls:
         name = call.text.lower()
         if after_dot(words, index):
             raise self._script.bad(f"{name}() with a schema before it", call, "Leave it out")
+        if name in REFUSED:
+            raise self._script.bad(f"{name}() in a stream: {REFUSED[name]}", call)
         if name not in AGGREGATES:
             raise self._script.bad(
                 f"{name}() cannot be kept as state yet",
@@ -136,15 +264,17 @@ class AggregateCalls:
             )
         if not inner:
             raise self._script.bad(f"{name}() has no argument", call)
-        if inner[0].upper == "DISTINCT":
+        if inner[0].upper == "DISTINCT" and sign(inner, 1) == "*":
             raise self._script.bad(
-                f"{name}(DISTINCT ...) would have to keep every value",
-                inner[0],
-                "Group by it in a stream of its own, and count there",
+                f"{name}(DISTINCT *): name the columns", inner[0], "Rows with a null do not count"
             )
         nested = self.first(inner)
         if nested is not None:
             raise self._script.bad("an aggregate inside an aggregate", inner[nested])
+
+
+_SAME_IF_DISTINCT = ("min", "max", "bool_and", "bool_or", "every", "some", "min_by", "max_by")
+"""Aggregates that do not care how often a value comes."""
 
 
 def _filter_after(words: Words, close: int) -> tuple[int, Words]:

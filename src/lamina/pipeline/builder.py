@@ -62,7 +62,7 @@ class PipelineBuilder:
             if word.upper == ";":
                 raise script.bad("a stream is one SELECT, without a semicolon", word)
         text = script.slice(script.words)
-        if not text.upper().startswith("SELECT"):
+        if not text.upper().startswith(("SELECT", "WITH", "(")):
             raise script.bad("a SELECT is expected", 0)
         variables = used(script, script.words, self._environment)
         self._found.add(Stream(name, text, emit, variables))

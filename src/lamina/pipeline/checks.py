@@ -12,12 +12,14 @@ from itertools import chain
 from posixpath import normpath
 
 from lamina.errors import BadPipeline
-from lamina.pipeline.aggregates import AGGREGATES
-from lamina.pipeline.expressions import Words, calls
+from lamina.pipeline.blocks import calls_aggregate, keeps_state
+from lamina.pipeline.expressions import Words
 from lamina.pipeline.key_types import refused_key
 from lamina.pipeline.keys import Key, Names, read_keys
 from lamina.pipeline.model import DeclaredSink, DeclaredSource, Emit, Pipeline, Stream
-from lamina.pipeline.nesting import column_behind, column_of, nests, window_time
+from lamina.pipeline.nesting import Origin, column_of, item_of, nests, origins, time_of
+from lamina.pipeline.ranks import ADVICE as ADVICE_ON_RANKS
+from lamina.pipeline.ranks import Ranked
 from lamina.pipeline.select import Select, read_select
 from lamina.pipeline.tokens import bad_at, did_you_mean
 from lamina.pipeline.updates import ADVICE, is_over, kept_columns
@@ -25,6 +27,8 @@ from lamina.pipeline.windows import arguments
 
 _NO_WATERMARK = "Give the source a WATERMARK column DELAY OF INTERVAL n unit"
 _PADDED = re.compile(r"(?i)\b(var)?char\s*\(")
+TOP_MAX = 10_000
+"""Rows of a key that may be kept: they are one value of the state, written as a whole (R10)."""
 RESERVED = "_lamina"
 """How names of columns that are not the user's begin."""
 _EVENT_TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
@@ -47,6 +51,8 @@ class Shape:
     @property
     def is_updating(self) -> bool:
         """Whether its rows replace earlier ones."""
+        if self.select.distinct is not None:
+            return False
         return self.is_aggregate and self.stream.emit is not Emit.ON_WINDOW_CLOSE
 
 
@@ -54,7 +60,7 @@ def check_pipeline(pipeline: Pipeline, *, file: str = "pipeline") -> None:
     """BadPipeline, with place and advice, at the first thing that would not work."""
     checks = _Checks(pipeline, file)
     for source in pipeline.sources.values():
-        checks.columns(source)
+        checks.column_types(source)
         checks.source(source)
     for sink in pipeline.sinks.values():
         checks.sink(sink)
@@ -92,18 +98,16 @@ class _Checks:
 
     def _shape(self, stream: Stream) -> Shape:
         select = read_select(stream, self._file)
-        name = self._inputs.get(select.table.text.lower())
-        source = self._pipeline.sources.get(name or "")
-        columns = {column.name.lower() for column in source.columns} if source else set[str]()
-        texts = [*(item.words for item in select.items), select.having]
-        called = (words[i].text.lower() for words in texts for i, _ in calls(words))
-        is_aggregate = bool(select.keys) or any(each in AGGREGATES for each in called)
-        names = Names((select.alias or select.table).text.lower(), columns)
-        return Shape(stream, select, names, read_keys(select, columns), is_aggregate)
+        names = (self._inputs.get(each.lower(), "") for each in select.reads)
+        sources = [self._pipeline.sources.get(name) for name in names]
+        columns = {column.name.lower() for source in sources if source for column in source.columns}
+        keys = read_keys(select, columns)
+        known = Names(select.qualifier, columns)
+        return Shape(stream, select, known, keys, keeps_state(select))
 
     # sources and sinks
 
-    def columns(self, source: DeclaredSource) -> None:
+    def column_types(self, source: DeclaredSource) -> None:
         for column in source.columns:
             if _PADDED.search(column.type):
                 message = f"{column.name!r} of {source.name!r} is {column.type}"
@@ -150,22 +154,45 @@ class _Checks:
                     message = f"the sinks {other.name!r} and {sink.name!r} have the same path"
                     raise self._bad(message, sink, "Give each sink a path of its own")
 
-    # streams
+    # streams, as a graph
+
+    def select(self, name: str) -> Select | None:
+        shape = self._shapes.get(name)
+        return None if shape is None else shape.select
+
+    def inputs(self, name: str) -> tuple[str, ...]:
+        """The sources and streams that a stream reads."""
+        select = self._shapes[name].select
+        found: list[str] = []
+        for each in select.reads:
+            known = self._inputs.get(each.lower())
+            if known is None:
+                advice = did_you_mean(each, self._inputs.values())
+                message = f"there is no source or stream {each!r}"
+                raise select.script.bad(message, select.table, advice)
+            found.append(known)
+        return tuple(found)
+
+    def columns(self, name: str) -> tuple[str, ...]:
+        return tuple(column.name.lower() for column in self._pipeline.sources[name].columns)
 
     def input_streams(self, name: str) -> tuple[str, ...]:
         """The streams that a stream reads."""
-        reads = self.input_stream(name)
-        return () if reads is None else (reads,)
+        return tuple(each for each in self.inputs(name) if each in self._pipeline.streams)
 
-    def input_stream(self, name: str) -> str | None:
-        """The stream that a stream reads; None if it reads a source. A SELECT has one input."""
-        table = self._shapes[name].select.table
-        known = self._inputs.get(table.text.lower())
-        if known is None:
-            advice = did_you_mean(table.text, self._inputs.values())
-            script = self._shapes[name].select.script
-            raise script.bad(f"there is no source or stream {table.text!r}", table, advice)
-        return known if known in self._pipeline.streams else None
+    def _sources_of(self, name: str) -> list[DeclaredSource]:
+        """The sources that a stream begins with."""
+        if name in self._pipeline.sources:
+            return [self._pipeline.sources[name]]
+        found = {s.name: s for each in self.inputs(name) for s in self._sources_of(each)}
+        return list(found.values())
+
+    def _updating_input(self, name: str) -> str | None:
+        for each in self.input_streams(name):
+            found = each if self._shapes[each].is_updating else self._updating_input(each)
+            if found is not None:
+                return found
+        return None
 
     def circle(self, names: list[str]) -> BadPipeline:
         shape = self._shapes[names[0]]
@@ -193,6 +220,14 @@ class _Checks:
                 table,
                 f"Let {updating!r} EMIT ON WINDOW CLOSE, or read what it reads",
             )
+        if shape.select.distinct is not None:
+            if stream.emit is not None:
+                said = f"EMIT {stream.emit.value.upper()}"
+                advice = "Leave it out: a row comes out when it is new, and never changes"
+                raise script.bad(f"{said} with SELECT DISTINCT", shape.select.distinct, advice)
+            return
+        if shape.select.ranked is not None:
+            self._check_ranked(shape, shape.select.ranked)
         self._check_emit(shape)
         if shape.is_updating and shape.select.having:
             message = "HAVING with EMIT ON UPDATE: the last row of a group that no longer meets it"
@@ -200,26 +235,40 @@ class _Checks:
             raise script.bad(f"{message} would stay the newest", at, ADVICE)
         self._check_key_types(shape)
 
+    def _check_ranked(self, shape: Shape, ranked: Ranked) -> None:
+        script, select = shape.select.script, shape.select
+        if select.keys or select.having or calls_aggregate(select):
+            message = "row_number() beside GROUP BY or aggregates"
+            raise script.bad(message, ranked.at, "Group in a subquery: FROM (SELECT ... GROUP BY)")
+        limit = shape.stream.top if ranked.limit is None else ranked.limit
+        if limit is None:
+            message = "row_number() without a limit would keep every row for ever"
+            raise script.bad(message, ranked.at, ADVICE_ON_RANKS)
+        if not 1 <= limit <= TOP_MAX:
+            message = f"row_number() <= {limit}: between 1 and {TOP_MAX} rows of a key can be kept"
+            raise script.bad(message, ranked.at)
+
     def _check_where(self, shape: Shape) -> None:
         """Rows of an updating stream are all passed on, or none of a key."""
         select, updating = shape.select, self._updating_input(shape.stream.name)
+        if updating is not None and len(select.reads) > 1:
+            raise select.script.bad(
+                f"UNION ALL over the updating stream {updating!r}: rows of one part could replace "
+                "those of another",
+                0,
+                f"Let {updating!r} EMIT ON WINDOW CLOSE",
+            )
         if updating is None or not select.where:
             return
-        kept = kept_columns(
-            self._inputs[select.table.text.lower()], self._select, self.input_stream
-        )
+        kept = kept_columns(self.inputs(shape.stream.name)[0], self)
         if kept is None or not is_over(select.where, kept, shape.names.qualifier):
             message = f"WHERE over the updating stream {updating!r}: the last version of a row that"
             raise select.script.bad(
                 f"{message} no longer meets it would stay the newest", select.where[0], ADVICE
             )
 
-    def _select(self, name: str) -> Select:
-        return self._shapes[name].select
-
     def _check_emit(self, shape: Shape) -> None:
         script, emit = shape.select.script, shape.stream.emit
-        source = self._source_of(shape.stream.name)
         if not shape.has_window:
             if emit is Emit.ON_WINDOW_CLOSE:
                 raise script.bad(
@@ -233,21 +282,14 @@ class _Checks:
                 )
             return
         at = shape.select.keys[[key.is_window for key in shape.keys].index(True)][0]
-        if source.watermark is None:
-            raise script.bad(
-                f"a window over {source.name!r}, which has no watermark: it would never close",
-                at,
-                _NO_WATERMARK,
-            )
-        time = self._window_column(shape)
-        if time is not None and time.lower() != source.watermark.column.lower():
-            raise script.bad(
-                f"a window over {time!r}, but the watermark of {source.name!r} is on "
-                f"{source.watermark.column!r}: rows would be late that are not",
-                at,
-                "Take both from one column",
-            )
-        self._check_nesting(shape)
+        for source in self._sources_of(shape.stream.name):
+            if source.watermark is None:
+                raise script.bad(
+                    f"a window over {source.name!r}, which has no watermark: it would never close",
+                    at,
+                    _NO_WATERMARK,
+                )
+        self._check_time(shape)
         if emit is None:
             raise script.bad(
                 "a stream with a window says when its rows come out",
@@ -255,51 +297,50 @@ class _Checks:
                 "Write EMIT ON WINDOW CLOSE or EMIT ON UPDATE",
             )
 
-    def _check_nesting(self, shape: Shape) -> None:
-        """Windows over windows close in one epoch with them: none may close before."""
+    def _check_time(self, shape: Shape) -> None:
+        """What a window is over: the event time of its source, or the time of closed windows.
+
+        Windows over windows close in one epoch with them: none may close before.
+        """
         window = _window_of(shape)
-        reads = self.input_stream(shape.stream.name)
-        if reads is None:
-            return
         time = arguments(window)[0]
-        found = window_time(reads, time, self._resolve, self.input_stream)
-        if found is None:
+        if not time:
             return
-        owner, what = found
-        if what is None or not nests(_window_of(self._shapes[owner]), window, what):
-            raise shape.select.script.bad(
-                f"a window over the windows of {owner!r}: some would close before their last row "
-                "comes",
+        plain = column_of(time) if len(shape.names.elements(time)) == 1 else None
+        for name in self.inputs(shape.stream.name):
+            for origin in origins(self, name, plain):
+                self._check_origin(shape, window, time, origin)
+
+    def _check_origin(self, shape: Shape, window: Words, time: Words, origin: Origin) -> None:
+        script, column = shape.select.script, origin.column
+        source = self._pipeline.sources.get(origin.name)
+        if source is not None:
+            assert source.watermark is not None  # it was checked before
+            named = {each.name.lower(): each.name for each in source.columns}
+            if column in named and column != source.watermark.column.lower():
+                raise script.bad(
+                    f"a window over {named[column]!r}, but the watermark of {source.name!r} is on "
+                    f"{source.watermark.column!r}: rows would be late that are not",
+                    window[0],
+                    "Take both from one column",
+                )
+            return
+        inner = self._shapes[origin.name]
+        words = item_of(inner.select, column) if column else None
+        what = time_of(words) if words else None
+        if inner.has_window and (what is None or not nests(_window_of(inner), window, what)):
+            raise script.bad(
+                f"a window over the windows of {origin.name!r}: some would close before their "
+                "last row comes",
                 time[0],
                 "Use `window.end - INTERVAL 1 MICROSECOND`, or `window.start` if the inner windows "
                 "do not overlap and fill the outer ones; give it a name and leave it unchanged",
             )
 
-    def _resolve(self, name: str) -> tuple[Select, bool] | None:
-        shape = self._shapes.get(name)
-        return None if shape is None else (shape.select, shape.has_window)
-
-    def _window_column(self, shape: Shape) -> str | None:
-        """The column of a source that a window is over; None if it is anything else."""
-        time = arguments(_window_of(shape))[0]
-        if not time:
-            return None
-        reads = self.input_stream(shape.stream.name)
-        if reads is not None:
-            behind = column_behind(column_of(time), reads, self._select, self.input_stream)
-            columns = self._source_of(shape.stream.name).columns
-            return next((c.name for c in columns if c.name.lower() == behind), None)
-        elements = shape.names.elements(time)
-        name = time[-1].text.lower()
-        is_column = len(elements) == 1 and name in shape.names.columns
-        return time[-1].text if is_column else None
-
     def _check_key_types(self, shape: Shape) -> None:
         """R9: keys of some types cannot be placed or compared."""
-        source = self._source_read(shape)
-        if source is None:
-            return
-        types = {column.name.lower(): column.type for column in source.columns}
+        read = (self._pipeline.sources.get(name) for name in self.inputs(shape.stream.name))
+        types = {c.name.lower(): c.type for source in read if source for c in source.columns}
         for key, written in zip(shape.keys, shape.select.keys, strict=True):
             is_column = len(shape.names.elements(key.words)) == 1
             kind = types.get(key.words[-1].text.lower()) if is_column else None
@@ -309,31 +350,11 @@ class _Checks:
                     f"{key.words[-1].text!r} of type {kind} cannot be a key: {reason}", written[0]
                 )
 
-    def _source_read(self, shape: Shape) -> DeclaredSource | None:
-        """The source that a stream reads; None if it reads a stream."""
-        return self._pipeline.sources.get(self._inputs[shape.select.table.text.lower()])
-
-    def _updating_input(self, name: str) -> str | None:
-        at = self.input_stream(name)
-        while at is not None:
-            if self._shapes[at].is_updating:
-                return at
-            at = self.input_stream(at)
-        return None
-
-    def _source_of(self, name: str) -> DeclaredSource:
-        """The source that a stream begins with."""
-        at = name
-        while (before := self.input_stream(at)) is not None:
-            at = before
-        table = self._shapes[at].select.table.text
-        return self._pipeline.sources[self._inputs[table.lower()]]
-
     def everything_is_read(self) -> None:
         """What nothing reads would run and produce nothing that anybody sees."""
         read = {self._inputs[sink.stream.lower()] for sink in self._pipeline.sinks.values()}
-        for shape in self._shapes.values():
-            read.add(self._inputs[shape.select.table.text.lower()])
+        for name in self._shapes:
+            read.update(self.inputs(name))
         for stream in self._pipeline.streams.values():
             if stream.name not in read:
                 raise self._bad(

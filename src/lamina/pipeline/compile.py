@@ -11,87 +11,19 @@ window key is two columns of the state, its start and its end: by the end it exp
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Sequence
 
-from lamina.pipeline.aggregate_calls import AggregateCalls
-from lamina.pipeline.expressions import Words, is_reference, sign
+from lamina.pipeline.aggregate_calls import WHICH, AggregateCalls, DistinctValues
+from lamina.pipeline.compile_rows import KeptRows, after_table, as_key, output_name
+from lamina.pipeline.expressions import Words
 from lamina.pipeline.finals import Finals
+from lamina.pipeline.key_sets import MEANING, KeySets
 from lamina.pipeline.keys import Names, read_keys
-from lamina.pipeline.select import Item, Select
+from lamina.pipeline.plans import Aggregation, DistinctPart, Stateless
+from lamina.pipeline.select import Select, quoted
 from lamina.pipeline.windows import window_meaning, window_text
-from lamina.state.merge import Merge
 
 _PLAIN = re.compile(r"\(*\s*([kp]\d+)(?:\.(start|end))?\s*\)*", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Stateless:
-    """A stream that keeps nothing: its SELECT over one epoch's rows."""
-
-    table: str
-    before: str  # the text up to the table, and after it
-    after: str
-
-    def sql(self, view: str) -> str:
-        return f"{self.before}{view}{self.after}"
-
-
-@dataclass(frozen=True, slots=True)
-class Aggregation:
-    """A stream with keyed state."""
-
-    table: str
-    keys: tuple[str, ...]  # columns of the state
-    window: int | None  # which key of the GROUP BY is a window
-    merges: tuple[Merge, ...]
-    outputs: tuple[str, ...]
-    _partial: tuple[str, str, str, str] = field(repr=False)
-    """Columns of the state, their expressions, what follows the input, the groups."""
-    _final: tuple[tuple[str, ...], str, str] = field(repr=False)
-    """The expressions of the outputs, the columns of the state, HAVING."""
-    columns: tuple[str, ...] | None = None
-    """The columns of the state that the outputs are, if they are nothing but that, and all rows."""
-    meanings: tuple[str, ...] = ()
-    """What each column of the state holds, keys first, in one spelling."""
-    key_outputs: tuple[str, ...] | None = None
-    """The outputs that tell every group from all others; None if the outputs do not."""
-    of_rows: str | None = field(default=None, repr=False)
-    """Expressions of the state's columns for a single row, with a FROM to come; None where partials
-    of one row, merged, are not partials of all of them, or where a window is a key."""
-
-    def partial(self, view: str, rows: str = "") -> str:
-        """Partials of the rows of *view*; if *rows* has a name, with a column that counts them."""
-        columns, expressions, rest, groups = self._partial
-        if rows:
-            columns, expressions = f"{columns}, {rows}", f"{expressions}, count(1) AS {rows}"
-        return f"SELECT {columns} FROM (SELECT {expressions} FROM {view}{rest}{groups})"
-
-    def rows(self, view: str) -> str:
-        """The rows of *view*, each with the columns of the state, as if it were all there is."""
-        assert self.of_rows is not None
-        return f"SELECT {self.of_rows} FROM {view}{self._partial[2]}"
-
-    def final(self, view: str, carry: str = "") -> str:
-        """Rows of the state as people see them.
-
-        A row of which the column *carry* is not null always comes through, and the column with it.
-        It is no row of the state: nothing is computed of it, because that might fail.
-        """
-        expressions, columns, having = self._final
-        if carry:
-            columns = f"{columns}, {carry}"
-            expressions = tuple(f"CASE WHEN {carry} IS NULL THEN {e} END" for e in expressions)
-            having = f"CASE WHEN {carry} IS NULL THEN {having} ELSE true END" if having else ""
-        outputs = [f"{e} AS {_quoted(n)}" for e, n in zip(expressions, self.outputs, strict=True)]
-        listed = ", ".join([*outputs, carry] if carry else outputs)
-        where = f" WHERE {having}" if having else ""
-        return f"SELECT {listed} FROM (SELECT {columns} FROM {view}){where}"
-
-    @property
-    def time(self) -> str | None:
-        """The column of the state that a window expires by: its end."""
-        return None if self.window is None else f"k{self.window}_end"
 
 
 def compile_select(
@@ -100,16 +32,30 @@ def compile_select(
     columns: Collection[str],
     type_of: Callable[[str], str],
     is_aggregate: Callable[[str], bool],
+    times: Collection[str] = (),
+    top: int | None = None,
 ) -> Stateless | Aggregation:
-    """The plan of a stream over an input with these *columns*.
+    """The plan of a stream over an input with these *columns*; *times* are event times, if it has.
+
+    *top* says how many ranked rows are kept, if the SELECT does not.
 
     *type_of* gives the type of an expression over the input, *is_aggregate* whether a function is
     one, by its name in lower case: both are Spark's to say.
     """
-    compiler = _Compiler(select, {name.lower() for name in columns}, type_of, is_aggregate)
-    return (
-        compiler.aggregation() if select.keys or compiler.has_aggregates() else compiler.stateless()
-    )
+    compiler = _Compiler(select, columns, type_of, is_aggregate)
+    groups = bool(select.keys) or compiler.has_aggregates()
+    if select.ranked is not None:
+        limit = top if select.ranked.limit is None else select.ranked.limit
+        return compiler.rows().top(select.ranked, limit)
+    if select.distinct is not None:
+        if groups:
+            raise select.script.bad(
+                "DISTINCT with GROUP BY or aggregates",
+                select.distinct,
+                "Groups are distinct already; else write SELECT DISTINCT ... FROM (SELECT ...)",
+            )
+        return compiler.rows().distinct(times)
+    return compiler.aggregation() if groups else compiler.stateless()
 
 
 class _Compiler:
@@ -122,17 +68,29 @@ class _Compiler:
     ) -> None:
         self._select = select
         self._script = select.script
-        self._columns = columns
+        self._given = columns
+        self._columns = {name.lower() for name in columns}
         self._is_aggregate = is_aggregate
-        self._names = Names((select.alias or select.table).text.lower(), columns)
-        self._aggregates = AggregateCalls(select.script, self._names, type_of, is_aggregate)
-        self._keys = read_keys(select, columns)
+        self._type_of = type_of
+        self._names = Names(select.qualifier, self._columns)
+        self._keys = read_keys(select, self._columns)
         self._window = self._find_window()
+        self._sets = KeySets(select, self._keys, self._window)
+        self._aggregates = AggregateCalls(
+            select.script,
+            self._names,
+            type_of,
+            is_aggregate,
+            has_window=self._window is not None,
+        )
 
     def has_aggregates(self) -> bool:
         """Whether anything in the SELECT list or HAVING is an aggregate."""
         texts = [*(item.words for item in self._select.items), self._select.having]
         return any(self._aggregates.first(words) is not None for words in texts)
+
+    def rows(self) -> KeptRows:
+        return KeptRows(self._select, self._given, self._names, self._type_of)
 
     def stateless(self) -> Stateless:
         select = self._select
@@ -143,38 +101,90 @@ class _Compiler:
         text = self._script.text
         after = text[select.table.end :]
         if select.alias is None:
-            after = f" AS {_quoted(select.table.text)}{after}"
-        return Stateless(select.table.text, text[: select.table.start], after)
+            after = f" AS {quoted(select.table.text)}{after}"
+        return Stateless(text[: select.table.start], after)
 
     def aggregation(self) -> Aggregation:
         select = self._select
         self._check_keys()
-        names = [self._name(item, index) for index, item in enumerate(select.items)]
+        names = [output_name(select, item, index) for index, item in enumerate(select.items)]
         self._check_names(names)
         outputs, having = self._finals()
+        self._sets.check(self._names, has_distincts=bool(self._aggregates.distincts))
+        choices = self._key_choices(outputs, names)
         return Aggregation(
-            table=select.table.text,
             keys=self._state_keys(),
-            window=self._window,
+            time=self._time(),
             merges=self._aggregates.merges,
             outputs=tuple(names),
             _partial=self._partial_text(),
             _final=(tuple(outputs), self._state_view(), having),
             columns=None if having else self._plain_columns(outputs),
             meanings=(*self._key_meanings(), *(p.meaning for p in self._aggregates.columns)),
-            key_outputs=self._key_outputs(outputs, names),
+            key_outputs=_key_outputs(choices, names),
+            key_choices=choices,
+            placed=tuple(
+                (select.text(key.words), written[0].start)
+                for key, written in zip(self._keys, select.keys, strict=True)
+                if not key.is_window
+            ),
             of_rows=self._row_texts(),
+            distincts=tuple(self._distinct_parts()),
+            counts_where=self._sets.counts_where,
         )
 
-    def _key_outputs(self, outputs: list[str], names: list[str]) -> tuple[str, ...] | None:
+    def _time(self) -> str | None:
+        return None if self._window is None else f"k{self._window}_end"
+
+    def _distinct_parts(self) -> Iterator[DistinctPart]:
+        """The values of DISTINCT aggregates: those of the same types are kept in one block."""
+        every = self._aggregates.distincts
+        for types in dict.fromkeys(each.types for each in every):
+            yield self._distinct_part(types, [each for each in every if each.types == types])
+
+    def _distinct_part(
+        self, types: tuple[str, ...], together: Sequence[DistinctValues]
+    ) -> DistinctPart:
+        """The block that keeps the values of each group, and what is computed of its new rows."""
+        columns = (WHICH, *together[0].columns)
+        keys = (*self._state_keys(), *columns)
+        listed = ", ".join(keys)
+        rows = f"inline(array({', '.join(each.row for each in together)}))"
+        values = Aggregation(
+            keys=keys,
+            time=self._time(),
+            merges=(),
+            outputs=keys,
+            _partial=(listed, listed, "", f" WHERE {WHICH} IS NOT NULL GROUP BY {listed}"),
+            _final=(keys, listed, ""),
+            columns=keys,
+            meanings=(*self._key_meanings(), *(f"{each} of distinct values" for each in columns)),
+            key_outputs=keys,
+            placed=tuple((text, each.at) for each in together for text in each.arguments),
+            is_distinct=True,
+            spread=(
+                ", ".join([*self._named_keys(), f"{rows} AS ({', '.join(columns)})"]),
+                after_table(self._select),
+            ),
+        )
+        parts = [
+            f"{part.sql if part.distinct in together else 'NULL'} AS {part.name}"
+            for part in self._aggregates.columns
+        ]
+        name = f"distinct {', '.join(types)}"
+        return DistinctPart(name, values, ", ".join([*self._state_keys(), *parts]))
+
+    def _key_choices(
+        self, outputs: list[str], names: list[str]
+    ) -> tuple[frozenset[str], ...] | None:
         """Outputs that are keys; of a window its start or its end says which one it is."""
-        found: dict[str, str] = {}
+        count = len(self._keys) + len(self._sets.columns)
+        found: list[set[str]] = [set() for _ in range(count)]
         for text, name in zip(outputs, names, strict=True):
             plain = _PLAIN.fullmatch(text)
             if plain is not None and plain[1].lower().startswith("k"):
-                found[name] = plain[1].lower()
-        missing = {f"k{index}" for index in range(len(self._keys))} - set(found.values())
-        return None if missing else tuple(found)
+                found[int(plain[1][1:])].add(name)
+        return tuple(map(frozenset, found)) if all(found) else None
 
     def _plain_columns(self, outputs: list[str]) -> tuple[str, ...] | None:
         """Outputs that are columns of the state, by their names there; None if one is more."""
@@ -186,7 +196,14 @@ class _Compiler:
     def _finals(self) -> tuple[list[str], str]:
         """Every item and HAVING over state columns; they fill the list of partials."""
         select = self._select
-        finals = Finals(self._script, self._names, self._keys, self._window, self._aggregates)
+        finals = Finals(
+            self._script,
+            self._names,
+            self._keys,
+            self._window,
+            self._aggregates,
+            has_sets=bool(self._sets),
+        )
         outputs: list[str] = []
         before: dict[str, Words] = {}
         for item in select.items:
@@ -220,42 +237,42 @@ class _Compiler:
                 names += [f"k{index}_start", f"k{index}_end"]
             else:
                 names.append(f"k{index}")
-        return tuple(names)
+        return (*names, *self._sets.columns)
 
     # texts
 
     def _partial_text(self) -> tuple[str, str, str, str]:
-        select = self._select
-        texts = self._key_texts()
         names = self._state_keys()
         keys = self._named_keys()
-        parts = [f"{part.sql} AS {part.name}" for part in self._aggregates.columns]
+        parts = [
+            f"{'NULL' if part.distinct else part.sql} AS {part.name}"
+            for part in self._aggregates.columns
+        ]
         outer = [*names, *(part.name for part in self._aggregates.columns)]
-        where = f" WHERE {select.text(select.where)}" if select.where else ""
-        group = f" GROUP BY {', '.join(map(_as_key, texts))}" if texts else ""
-        alias = _quoted((select.alias or select.table).text)
-        return ", ".join(outer), ", ".join([*keys, *parts]), f" AS {alias}{where}", group
+        group = self._sets.groups(lambda places: [as_key(each) for each in self._key_texts(places)])
+        return ", ".join(outer), ", ".join([*keys, *parts]), after_table(self._select), group
 
     def _named_keys(self) -> list[str]:
-        pairs = zip(self._key_texts(), self._state_keys(), strict=True)
+        texts = [*self._key_texts(), *self._sets.texts]
+        pairs = zip(texts, self._state_keys(), strict=True)
         return [f"{text} AS {name}" for text, name in pairs]
 
     def _row_texts(self) -> str | None:
         parts = [f"{part.of_row} AS {part.name}" for part in self._aggregates.columns]
-        if not self._keys or self._window is not None:
+        if not self._keys or self._window is not None or self._sets:
             return None
         if not parts or any(part.of_row is None for part in self._aggregates.columns):
             return None
         return ", ".join([*self._named_keys(), *parts])
 
-    def _key_texts(self) -> list[str]:
+    def _key_texts(self, places: Sequence[int] | None = None) -> list[str]:
         """What Spark groups by: the columns of the state, so that rows are placed once.
 
         Grouped by the window itself, they would be placed by it, and then again by its columns.
         """
         texts: list[str] = []
-        for index, key in enumerate(self._keys):
-            text = window_text(self._script, key.words)
+        for index in range(len(self._keys)) if places is None else places:
+            text = window_text(self._script, self._keys[index].words)
             texts += [f"{text}.start", f"{text}.end"] if index == self._window else [text]
         return texts
 
@@ -267,13 +284,14 @@ class _Compiler:
                 meanings += [f"{window}.start", f"{window}.end"]
             else:
                 meanings.append(self._names.spelled(key.words))
-        return meanings
+        return [*meanings, *(MEANING for _ in self._sets.columns)]
 
     def _state_view(self) -> str:
         columns = []
         for index in range(len(self._keys)):
             pair = f"named_struct('start', k{index}_start, 'end', k{index}_end) AS k{index}"
             columns.append(pair if index == self._window else f"k{index}")
+        columns += self._sets.columns
         return ", ".join([*columns, *(part.name for part in self._aggregates.columns)])
 
     # names
@@ -284,29 +302,10 @@ class _Compiler:
                 item = self._select.items[index]
                 raise self._script.bad(f"two columns are called {name!r}", item.words[0], "Use AS")
 
-    def _name(self, item: Item, index: int) -> str:
-        """The name of an output column: as given, or of the column that it is."""
-        if item.alias is not None:
-            return item.alias
-        words = item.words
-        if words[0].upper == "*" or (words[-1].upper == "*" and sign(words, len(words) - 2) == "."):
-            raise self._script.bad("* in a stream with GROUP BY: name the columns", words[-1])
-        path = words[::2]
-        dots = all(word.upper == "." for word in words[1::2])
-        if (
-            dots
-            and len(words) % 2
-            and all(word.is_name for word in path)
-            and is_reference(words, 0)
-        ):
-            return words[-1].text
-        raise self._script.bad(f"column {index + 1} has no name", words[0], "Use AS")
 
-
-def _as_key(text: str) -> str:
-    """A key in GROUP BY, where a bare number would be the place of an item."""
-    return f"({text})" if text.isdecimal() else text
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+def _key_outputs(
+    choices: tuple[frozenset[str], ...] | None, names: list[str]
+) -> tuple[str, ...] | None:
+    if choices is None:
+        return None
+    return tuple(name for name in names if any(name in choice for choice in choices))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lamina.errors import BadName
 from lamina.format.names import check_name
 from lamina.ids import fold
+from lamina.pipeline.blocks import unfold
 from lamina.pipeline.model import (
     NOWHERE,
     Column,
@@ -65,7 +67,19 @@ class Definitions:
                 "there is no statement", self.file, NOWHERE, "A pipeline begins with CREATE SOURCE"
             )
         self._check_memories()
-        return Pipeline(self.sources, self.streams, self.sinks)
+        return Pipeline(self.sources, self._unfolded(), self.sinks)
+
+    def _unfolded(self) -> dict[str, Stream]:
+        """Streams and their blocks; a block has a name in the same space."""
+        streams: dict[str, Stream] = {}
+        kinds = dict(self._kinds)
+        for stream in self.streams.values():
+            for block in unfold(stream, file=self.file):
+                if block.block_of:
+                    self._check(block.name, block.place, room=0, kinds=kinds)
+                    kinds[block.name.lower()] = "block"
+                streams[block.name] = block
+        return streams
 
     def _check_memories(self) -> None:
         """What a source remembers is state, too, and in the one space of its names."""
@@ -75,8 +89,10 @@ class Definitions:
                 message = f"{stream.name!r} is the state in which {source!r} remembers its files"
                 raise bad_at(message, self.file, stream.place, "Give the stream another name")
 
-    def _check(self, name: str, at: Place, *, room: int) -> None:
-        taken = self._kinds.get(name.lower())
+    def _check(
+        self, name: str, at: Place, *, room: int, kinds: Mapping[str, str] | None = None
+    ) -> None:
+        taken = (self._kinds if kinds is None else kinds).get(name.lower())
         if taken is not None:
             raise bad_at(
                 f"{name!r} is already the name of a {taken}",

@@ -40,6 +40,7 @@ _INSIDE = frozenset(
     )
 )
 """Keywords that an expression goes on after."""
+_QUANTIFIERS = ("ANY", "SOME", "ALL")
 _CONSTANTS = ("NULL", "TRUE", "FALSE")
 _UNITS = frozenset(
     (
@@ -64,6 +65,8 @@ def calls(words: Words) -> Iterator[tuple[int, int]]:
         if word.is_name and sign(words, index + 1) == "(":
             if not word.is_quoted and word.upper in _INSIDE:
                 continue  # x IN (1, 2)
+            if word.upper in _QUANTIFIERS and sign(words, index - 1) in ("LIKE", "ILIKE"):
+                continue  # x LIKE ANY ('a%', 'b%')
             yield index, closing(words, index + 1)
 
 

@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 
 from lamina.pipeline.aggregate_calls import AggregateCalls
-from lamina.pipeline.expressions import Words, after_dot, is_reference
+from lamina.pipeline.expressions import Words, after_dot, closing, is_reference, sign
 from lamina.pipeline.keys import Element, Key, Names
 from lamina.pipeline.tokens import Script
 
 _STATE_COLUMN = re.compile(r"k\d+(_start|_end)?|p\d+")
+_GROUPINGS = ("GROUPING", "GROUPING_ID")
 Aliases = Mapping[str, Words]
 
 
@@ -22,6 +23,8 @@ class Finals:
         keys: Sequence[Key],
         window: int | None,
         aggregates: AggregateCalls,
+        *,
+        has_sets: bool = False,
     ) -> None:
         self._script = script
         self._names = names
@@ -29,6 +32,7 @@ class Finals:
         self._keys = sorted(enumerate(keys), key=lambda each: -len(each[1].words))
         self._window = window
         self._aggregates = aggregates
+        self._has_sets = has_sets
 
     def text(self, words: Words, aliases: Aliases) -> str:
         """The expression over state columns; *aliases* stand for other items of the list."""
@@ -56,7 +60,7 @@ class Finals:
             if count := key.matches(self._names, words, ahead):
                 return f"k{number}", ahead[count - 1].last
         first = ahead[0].first
-        found = self._aggregates.at(words, first)
+        found = self._grouping(words, first) or self._aggregates.at(words, first)
         if found is not None:
             return found
         word = words[first]
@@ -68,6 +72,25 @@ class Finals:
         if self._window is not None and word.upper == "WINDOW":
             return f"k{self._window}", first
         return "", first
+
+    def _grouping(self, words: Words, first: int) -> tuple[str, int] | None:
+        """grouping(key), grouping_id(): which keys a row is not grouped by, as bits."""
+        if words[first].upper not in _GROUPINGS or sign(words, first + 1) != "(":
+            return None
+        name, close = words[first].text.lower(), closing(words, first + 1)
+        if not self._has_sets:
+            message = f"{name}() without GROUPING SETS, ROLLUP or CUBE"
+            raise self._script.bad(message, words[first])
+        given, count = words[first + 2 : close], len(self._keys)
+        if name == "grouping_id":
+            if given:
+                raise self._script.bad("grouping_id() of some keys", given[0], "Leave them out")
+            return f"k{count}", close
+        wanted = [each.normal for each in self._names.elements(given)]
+        for number, key in self._keys:
+            if [each.normal for each in self._names.elements(key.words)] == wanted:
+                return f"CAST(shiftright(k{count}, {count - 1 - number}) & 1 AS TINYINT)", close
+        raise self._script.bad("grouping() of what is not a key", words[first])
 
     def _check(self, words: Words, element: Element) -> None:
         """A column that is no key has many values in a group."""

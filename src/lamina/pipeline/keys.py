@@ -118,6 +118,12 @@ def read_keys(select: Select, columns: Collection[str]) -> tuple[Key, ...]:
 
     A number, or a name that is no column of the input, may stand for an item of the SELECT list.
     """
+    every = select.grouping.every
+    if every is not None:
+        if "all" in columns:
+            advice = "Name the keys; the column goes in back quotes"
+            raise select.script.bad("GROUP BY ALL, and there is a column `all`", every, advice)
+        return tuple(Key(_without_brackets(words)) for words in select.keys)
     return tuple(Key(_without_brackets(_key(select, words, columns))) for words in select.keys)
 
 
@@ -128,7 +134,7 @@ def _key(select: Select, words: Words, columns: Collection[str]) -> Words:
         return words
     (word,) = words
     if word.upper == "ALL" and "all" not in columns:
-        raise select.script.bad("GROUP BY ALL: write the keys, so that they cannot change", word)
+        raise select.script.bad("ALL beside other keys", word, "Write GROUP BY ALL, or the keys")
     if word.is_number:
         return _by_number(select, word)
     if word.is_name and word.text.lower() not in columns:

@@ -1,7 +1,7 @@
 """A pipeline as a frozen value, whichever way it was written down.
 
 source   where rows come from, with their columns and, if it has one, their watermark
-stream   one SELECT over sources and other streams
+stream   one SELECT over sources and other streams; one with SELECTs inside has a block for each
 sink     where the rows of a stream go
 
 Text that came from the environment is kept apart from text that was written: only the latter is
@@ -103,6 +103,11 @@ class Stream:
     emit: Emit | None = None
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)  # values, maybe secret
     place: Place = field(default=NOWHERE, compare=False)  # of the SELECT
+    block_of: str = ""
+    """The stream that it is a block of: a WITH, a subquery, a part of a UNION (blocks.py)."""
+    scope: tuple[tuple[str, str], ...] = ()  # names of WITH, in lower case, and their blocks
+    top: int | None = None  # of rows that it ranks: how many are kept, if what reads it says so
+    union: tuple[str, ...] = ()  # the blocks that it puts together; then its text is all of them
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,11 @@ late, always. It cannot be, if the time is
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+from lamina.pipeline.blocks import keeps_state
 from lamina.pipeline.definitions import UNITS_US
 from lamina.pipeline.expressions import Words
 from lamina.pipeline.keys import Names
@@ -103,53 +105,69 @@ def _micros(text: str) -> int | None:
     return sum(int(n) * (u or 0) for (n, _), u in zip(found, units, strict=True))
 
 
-def column_behind(
-    name: str | None,
-    reads: str,
-    select_of: Callable[[str], Select],
-    input_of: Callable[[str], str | None],
-) -> str | None:
-    """The column of a source that a column of the stream *reads* is, under whatever names.
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a column of a stream comes from: a source, or a stream with groups."""
 
-    None if it is anything else than a column that is passed on as it is.
-    """
-    at: str | None = reads
-    while at is not None and name is not None:
-        select = select_of(at)
-        if select.keys:
-            return None  # of a group, not of a row
-        words = item_of(select, name)
-        if words is not None or not has_star(select):
-            name = _plain_column(select, words) if words else None
-        at = input_of(at)
-    return name
+    name: str
+    column: str | None  # there; None if it is anything else than a column that is passed on
 
 
-def _plain_column(select: Select, words: Words) -> str | None:
+class Graph(Protocol):
+    """What streams read, by name."""
+
+    def select(self, name: str) -> Select | None:
+        """None of a source."""
+        ...
+
+    def inputs(self, name: str) -> Sequence[str]: ...
+
+    def columns(self, name: str) -> Sequence[str]:
+        """Of a source, in lower case."""
+        ...
+
+
+def origins(graph: Graph, name: str, column: str | None) -> Iterator[Origin]:
+    """Where a column of *name* comes from, under whatever names; one for each part of a UNION."""
+    select = graph.select(name)
+    if select is None or keeps_state(select):
+        yield Origin(name, column)
+        return
+    inputs = graph.inputs(name)
+    if len(inputs) > 1:
+        first = _outputs(graph, inputs[0])
+        place = first.index(column) if first and column in first else None
+        for each in inputs:
+            listed = _outputs(graph, each)
+            has_it = listed is not None and place is not None and place < len(listed)
+            yield from origins(graph, each, listed[place] if has_it else None)  # type: ignore[index]
+        return
+    words = item_of(select, column) if column else None
+    if words is not None or not has_star(select):
+        column = plain_column(select, words) if words else None
+    yield from origins(graph, inputs[0], column)
+
+
+def _outputs(graph: Graph, name: str) -> list[str | None] | None:
+    """The names of its columns, in order; None if they cannot be told without Spark."""
+    select = graph.select(name)
+    if select is None:
+        return list(graph.columns(name))
+    listed: list[str | None] = []
+    for item in select.items:
+        if item.words[-1].upper != "*":
+            listed.append(name_of(item))
+            continue
+        if len(item.words) not in (1, 3):
+            return None
+        inner = _outputs(graph, graph.inputs(name)[0])
+        if inner is None:
+            return None
+        listed += inner
+    return listed
+
+
+def plain_column(select: Select, words: Words) -> str | None:
     """As `column_of`, but no field of a struct."""
-    names = Names((select.alias or select.table).text.lower(), ())
+    names = Names(select.qualifier, ())
     return column_of(words) if len(names.elements(words)) == 1 else None
-
-
-Resolve = Callable[[str], "tuple[Select, bool] | None"]
-"""Of the name of a stream: its SELECT, and whether it has windows; None of a source."""
-
-
-def window_time(
-    reads: str, time: Words, resolve: Resolve, input_of: Callable[[str], str | None]
-) -> tuple[str, str | None] | None:
-    """The stream with windows whose rows a *time* over the stream *reads* is of, and which time.
-
-    None if there is no such stream; the time is None if it is no plain one.
-    """
-    at: str | None = reads
-    name = column_of(time)
-    while at is not None and (found := resolve(at)) is not None:
-        select, has_window = found
-        words = item_of(select, name) if name else None
-        if has_window:
-            return at, time_of(words) if words else None
-        if words is not None or not has_star(select):
-            name = column_of(words) if words else None
-        at = input_of(at)
-    return None

@@ -1,26 +1,39 @@
 """One SELECT block, taken apart by the places of its words; its text is never rewritten.
 
-SELECT items FROM table [WHERE condition] [GROUP BY keys] [HAVING condition]
+SELECT [DISTINCT] items FROM table [WHERE condition] [GROUP BY keys] [HAVING condition]
+  [QUALIFY row_number() OVER (PARTITION BY keys ORDER BY x) <= n]
 
+The table is a source, a stream or a subquery, which is a block of its own (pipeline/blocks.py).
 Everything else that a SELECT may have in SQL is refused here, by name and with the reason.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from lamina.pipeline.expressions import after_dot, has_implicit_alias, sign
+from lamina.pipeline.expressions import after_dot, closing, has_implicit_alias, normal, sign
+from lamina.pipeline.grouping import Grouping, read_grouping
 from lamina.pipeline.model import NOWHERE, START, Place, Stream
+from lamina.pipeline.ranks import (
+    ADVICE,
+    FUNCTION,
+    Ranked,
+    check_over,
+    is_ranking,
+    limit_in,
+    read_ranking,
+)
 from lamina.pipeline.tokens import Script, Word, read_script
 
-CLAUSES = ("FROM", "WHERE", "GROUP BY", "HAVING")
+CLAUSES = ("FROM", "WHERE", "GROUP BY", "HAVING", "QUALIFY")
 _LOOKS_AHEAD = "window functions look at rows that have not come yet"
 _NO_ORDER = "a stream has no last row, so it has no order"
 _NO_END = "a stream has no end to count to"
 _PLACED = "the rows of a stream are placed by their keys"
 _ONE = "a stream is one SELECT"
+_TAKES_BACK = "a row that comes later could take one back that has come out"
 REFUSED = {
     "ORDER BY": _NO_ORDER,
     "SORT BY": _NO_ORDER,
@@ -28,13 +41,12 @@ REFUSED = {
     "DISTRIBUTE BY": _PLACED,
     "LIMIT": _NO_END,
     "OFFSET": _NO_END,
-    "UNION": f"{_ONE}; write one stream for each",
-    "EXCEPT": _ONE,
-    "INTERSECT": _ONE,
-    "MINUS": _ONE,
+    "UNION": "a SELECT stands on both sides of UNION ALL",
+    "EXCEPT": _TAKES_BACK,
+    "INTERSECT": _TAKES_BACK,
+    "MINUS": _TAKES_BACK,
     "JOIN": "joins come later",
     "LATERAL": "put the generator into the SELECT list of a stream of its own",
-    "QUALIFY": _LOOKS_AHEAD,
     "TABLESAMPLE": "a sample would not be the same after a restart",
     "PIVOT": "write one FILTER aggregate for each column",
     "UNPIVOT": "use stack() in a stream of its own",
@@ -42,8 +54,6 @@ REFUSED = {
 }
 """Clauses, outside of brackets."""
 REFUSED_CALLS = {
-    "ROLLUP": "write one stream for each level",
-    "CUBE": "write one stream for each set",
     "SESSION_WINDOW": "sessions come later",
     "WINDOW_TIME": "write window.end - INTERVAL 1 MICROSECOND",
 }
@@ -70,6 +80,16 @@ class Select:
     where: tuple[Word, ...]
     keys: tuple[tuple[Word, ...], ...]
     having: tuple[Word, ...]
+    reads: tuple[str, ...]  # sources, streams and blocks; several if it is a UNION ALL of them
+    inner: tuple[Word, ...] = ()  # of a subquery that is the table
+    distinct: Word | None = None
+    ranked: Ranked | None = None
+    grouping: Grouping = field(default_factory=Grouping)
+
+    @property
+    def qualifier(self) -> str:
+        """What columns of the input may have before them, in lower case."""
+        return (self.alias or self.table).text.lower()
 
     def text(self, words: tuple[Word, ...]) -> str:
         return self.script.slice(words)
@@ -81,33 +101,122 @@ def read_select(stream: Stream, file: str) -> Select:
     It is parsed once: whoever asks again gets the same value.
     """
     if stream.place == NOWHERE:  # places are those in its own text
-        return _read(stream.select, f"stream {stream.name}", START)
-    return _read(stream.select, file, stream.place)
+        file, place = f"stream {stream.name}", START
+    else:
+        place = stream.place
+    if stream.union:
+        text = f"SELECT * FROM {quoted(stream.name)}"  # noqa: S608  a name in quotes
+        every = _read(text, file, place, stream.name, ())
+        return replace(every, reads=stream.union)
+    return _read(stream.select, file, place, stream.name, stream.scope)
+
+
+def block_name(stream: str, name: str) -> str:
+    """What the block is called that a name of WITH, a subquery or a part of a UNION is."""
+    return f"{stream}.{name}"
+
+
+def quoted(name: str) -> str:
+    """A name as SQL has it."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 @lru_cache(maxsize=1024)
-def _read(text: str, file: str, origin: Place) -> Select:
+def _read(
+    text: str, file: str, origin: Place, name: str, scope: tuple[tuple[str, str], ...]
+) -> Select:
     script = read_script(text, file, origin)
     words = script.words
     if sign(words, 0) != "SELECT":
         raise script.bad(
             f"a stream must begin with SELECT, not with {text[:20]!r}",
             0,
-            "Write a stream of its own for each WITH and each subquery",
         )
-    for index in range(1, len(words)):
-        _refuse(script, words, index)
     clauses = _clauses(script, words)
-    table, alias = _table(script, clauses["FROM"], words[0])
+    inner = _subquery(clauses["FROM"])
+    for index, word in enumerate(words[1:], 1):
+        if not inner or not inner[0].start <= word.start < inner[-1].end:
+            _refuse(script, words, index)
+    table, alias = _table(script, clauses["FROM"], words[0], inner, name)
+    distinct, listed = _distinct(script, clauses["SELECT"])
+    items = tuple(_item(script, item) for item in _by_comma(script, listed, words[0]))
+    grouping = read_grouping(script, clauses["GROUP BY"], [item.words for item in items])
     return Select(
         script,
-        tuple(_item(script, item) for item in _by_comma(script, clauses["SELECT"], words[0])),
+        items,
         table,
         alias,
         clauses["WHERE"],
-        tuple(_by_comma(script, clauses["GROUP BY"], words[0])) if clauses["GROUP BY"] else (),
+        grouping.keys,
         clauses["HAVING"],
+        (table.text if inner else dict(scope).get(table.text.lower(), table.text),),
+        inner,
+        distinct,
+        _ranked(script, items, clauses["QUALIFY"]),
+        grouping,
     )
+
+
+def _ranked(script: Script, items: tuple[Item, ...], qualify: tuple[Word, ...]) -> Ranked | None:
+    """What rows are ranked by, and how many are kept if QUALIFY says so."""
+    places = [index for index, item in enumerate(items) if is_ranking(item.words)]
+    if len(places) > 1:
+        at = items[places[1]].words[0]
+        raise script.bad("two ranks in one SELECT", at, "Write a subquery for each")
+    found = [replace(read_ranking(script, items[i].words), item=i) for i in places]
+    if not qualify:
+        return found[0] if found else None
+    calls = [i for i, word in enumerate(qualify) if word.upper == FUNCTION]
+    if not calls and not found:
+        raise script.bad("QUALIFY without row_number()", qualify[0], ADVICE)
+    if calls:
+        close = closing(qualify, calls[0] + 4) if sign(qualify, calls[0] + 4) == "(" else 0
+        call = qualify[calls[0] : close + 1]
+        if not is_ranking(call):
+            raise script.bad("row_number() OVER (...) is expected", qualify[calls[0]], ADVICE)
+        meant = read_ranking(script, call)
+        if found and not _same(call, items[places[0]].words):
+            message = "QUALIFY by another rank than the one in the list"
+            raise script.bad(message, qualify[0], "Write a subquery for one of them")
+    else:
+        call, meant = (), found[0]
+    alias = items[found[0].item or 0].alias if found else None
+
+    def is_rank(words: tuple[Word, ...]) -> bool:
+        named = alias is not None and len(words) == 1 and words[0].text.lower() == alias.lower()
+        return words == call if call else named
+
+    limit = limit_in(qualify, is_rank)
+    others = [word for word in qualify if word.upper in ("AND", "OR", "NOT", "BETWEEN")]
+    is_equal = any(word.upper in ("=", "==") for word in qualify)
+    if limit is None or others or (is_equal and limit != 1):
+        raise script.bad("QUALIFY is row_number() <= n, or = 1", qualify[0], ADVICE)
+    return replace(meant, limit=limit, item=found[0].item if found else None)
+
+
+def _same(left: tuple[Word, ...], right: tuple[Word, ...]) -> bool:
+    return [normal(word) for word in left] == [normal(word) for word in right]
+
+
+def _distinct(script: Script, words: tuple[Word, ...]) -> tuple[Word | None, tuple[Word, ...]]:
+    """DISTINCT, if it is there, and the list without it; ALL says nothing."""
+    first = words[0]
+    if len(words) < 2 or first.upper not in ("DISTINCT", "ALL") or words[1].upper in (",", "."):
+        return None, words
+    if first.upper == "DISTINCT" and words[1].upper == "ON":
+        raise script.bad(
+            "DISTINCT ON in a stream: Spark has no such clause",
+            first,
+            "Use QUALIFY row_number() OVER (PARTITION BY key ORDER BY time) = 1",
+        )
+    return (first if first.upper == "DISTINCT" else None), words[1:]
+
+
+def _subquery(words: tuple[Word, ...]) -> tuple[Word, ...]:
+    """The words inside of the brackets that the table is; none if it is a name."""
+    if sign(words, 0) != "(" or sign(words, 1) not in ("SELECT", "WITH", "("):
+        return ()
+    return words[1 : closing(words, 0)]
 
 
 def _refuse(script: Script, words: tuple[Word, ...], index: int) -> None:
@@ -118,15 +227,14 @@ def _refuse(script: Script, words: tuple[Word, ...], index: int) -> None:
         return  # a column, or a part of its path
     if name == "SELECT" or (before == "(" and name in _QUERIES):
         raise script.bad(
-            f"{name} inside a stream: {_ONE}",
+            f"{name} inside an expression: only FROM has subqueries",
             word,
             "Write a stream of its own for the inner one",
         )
     if name == "OVER" and before == ")":
-        raise script.bad(f"OVER in a stream: {_LOOKS_AHEAD}", word)
-    if name == "GROUPING SETS" or (name in REFUSED_CALLS and (follows == "(" or before == "WITH")):
-        reason = REFUSED_CALLS.get(name, "write one stream for each set")
-        raise script.bad(f"{name} in a stream: {reason}", word)
+        check_over(script, words, index)
+    if name in REFUSED_CALLS and follows == "(":
+        raise script.bad(f"{name} in a stream: {REFUSED_CALLS[name]}", word)
     if word.depth == 0:
         _refuse_clause(script, words, index)
 
@@ -134,11 +242,6 @@ def _refuse(script: Script, words: tuple[Word, ...], index: int) -> None:
 def _refuse_clause(script: Script, words: tuple[Word, ...], index: int) -> None:
     word, name = words[index], words[index].upper
     before = sign(words, index - 1)
-    if before == "SELECT" and name in ("DISTINCT", "ALL"):
-        reason = "it would keep every row for ever; GROUP BY the columns instead"
-        raise script.bad(
-            f"{name} in a stream: {reason if name == 'DISTINCT' else 'leave it out'}", word
-        )
     named = sign(words, index + 2) == "AS" and sign(words, index + 3) == "("
     if name == "WINDOW" and named:
         raise script.bad(f"WINDOW in a stream: {_LOOKS_AHEAD}", word)
@@ -171,11 +274,19 @@ def _position(clause: str) -> int:
     return -1 if clause == "SELECT" else CLAUSES.index(clause) + 1
 
 
-def _table(script: Script, words: tuple[Word, ...], first: Word) -> tuple[Word, Word | None]:
+def _table(
+    script: Script,
+    words: tuple[Word, ...],
+    first: Word,
+    inner: tuple[Word, ...],
+    name: str,
+) -> tuple[Word, Word | None]:
+    """What is read, and the name it has here; a subquery is one word, the name of its block."""
     if not words:
         raise script.bad("a stream reads FROM a source or a stream", first)
-    table, *rest = words
-    if not table.is_name or any(word.upper == "," for word in rest):
+    close = len(inner) + 1 if inner else 0
+    table, rest = words[0], words[close + 1 :]
+    if (not table.is_name and not inner) or any(word.upper == "," for word in rest):
         raise script.bad(
             "a stream reads FROM one source or stream", table, "Joins are not supported yet"
         )
@@ -184,7 +295,11 @@ def _table(script: Script, words: tuple[Word, ...], first: Word) -> tuple[Word, 
         raise script.bad(f"{word.text!r} is not known after FROM {table.text}", word)
     if rest and not named:
         raise script.bad("a name follows AS", rest[0])
-    return table, named[0] if named else None
+    alias = named[0] if named else None
+    if inner:
+        called = block_name(name, alias.text.lower() if alias else "subquery")
+        table = replace(table, text=called, end=words[close].end, is_quoted=True)
+    return table, alias
 
 
 def _by_comma(script: Script, words: tuple[Word, ...], first: Word) -> Iterator[tuple[Word, ...]]:

@@ -14,12 +14,11 @@ from typing import TypeAlias
 
 from lamina.pipeline.cursor import Cursor
 from lamina.pipeline.definitions import UNITS_US, Definitions, delay_us, event_time
-from lamina.pipeline.expressions import ends_operand
+from lamina.pipeline.emits import split_emit
 from lamina.pipeline.model import (
     Column,
     DeclaredSink,
     DeclaredSource,
-    Emit,
     Option,
     Pipeline,
     Stream,
@@ -29,7 +28,6 @@ from lamina.pipeline.tokens import Script, Word, read_script, whole_number
 from lamina.pipeline.variables import check_outside, error_at, fill, used
 
 _BOM = "\ufeff"
-_EMITS = "There are EMIT ON WINDOW CLOSE and EMIT ON UPDATE"
 
 
 def parse_pipeline(
@@ -95,7 +93,7 @@ def _stream(cursor: Cursor, environment: Mapping[str, str]) -> Stream:
     if cursor.next is None or cursor.next.upper not in ("SELECT", "WITH", "("):
         raise cursor.bad(f"a SELECT is expected, not {cursor.shown()}")
     place = cursor.place()
-    words, emit = _emit(cursor)
+    words, emit = split_emit(cursor.script, cursor.rest)
     variables = used(cursor.script, words, environment)
     return Stream(name, cursor.script.slice(words), emit, variables, place)
 
@@ -211,27 +209,6 @@ def _interval(cursor: Cursor) -> int:
             f"Write a whole number and one of {', '.join(UNITS_US)}",
         )
     return delay
-
-
-def _emit(cursor: Cursor) -> tuple[tuple[Word, ...], Emit | None]:
-    """The SELECT without its EMIT clause, and what that says; a column may be called emit."""
-    words = cursor.rest
-    said = [word.upper if word.depth == words[0].depth else "" for word in words]
-    at = next(
-        (i for i in reversed(range(len(said) - 1)) if said[i : i + 2] == ["EMIT", "ON"]), None
-    )
-    if at is None:
-        if len(said) > 2 and said[-2] == "EMIT" and ends_operand(words, len(words) - 3):
-            raise cursor.script.bad(f"EMIT {said[-1]} is not known", words[-2], _EMITS)
-        return words, None
-    match said[at + 2 :]:
-        case ["WINDOW", "CLOSE"]:
-            return words[:at], Emit.ON_WINDOW_CLOSE
-        case ["UPDATE"]:
-            return words[:at], Emit.ON_UPDATE
-        case _:
-            shown = cursor.script.slice(words[at:])
-            raise cursor.script.bad(f"{shown} is not known", words[at], _EMITS)
 
 
 _Reader: TypeAlias = "Callable[[Cursor, Mapping[str, str]], DeclaredSource | Stream | DeclaredSink]"

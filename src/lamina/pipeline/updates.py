@@ -7,12 +7,9 @@ alone is harmless: it says the same of every version of a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from lamina.pipeline.expressions import Words, is_reference
 from lamina.pipeline.keys import Names, read_keys
-from lamina.pipeline.nesting import column_of, has_star, name_of
-from lamina.pipeline.select import Select
+from lamina.pipeline.nesting import Graph, column_of, has_star, name_of, plain_column
 
 ADVICE = (
     "Leave it out here, and let readers put it to the newest row of each key. A condition over "
@@ -20,17 +17,24 @@ ADVICE = (
 )
 
 
-def kept_columns(
-    name: str, select_of: Callable[[str], Select], input_of: Callable[[str], str | None]
-) -> frozenset[str] | None:
+def kept_columns(name: str, graph: Graph) -> frozenset[str] | None:
     """Columns of an updating stream, or of one over it, that are keys; None of a source."""
-    select = select_of(name)
+    select = graph.select(name)
+    if select is None:
+        return None
     named = {name_of(item): item.words for item in select.items}
     if select.keys:
         keys = [key.words for key in read_keys(select, ())]
         return frozenset(each for each, words in named.items() if each and _is_key(words, keys))
-    reads = input_of(name)
-    before = None if reads is None else kept_columns(reads, select_of, input_of)
+    if select.ranked is not None:
+        keys = list(select.ranked.partition)
+        item = select.ranked.item
+        rank = None if item is None else select.items[item].alias
+        ranked = {each for each, words in named.items() if each and _is_key(words, keys)}
+        plain = {plain_column(select, words) for words in keys} if has_star(select) else set()
+        passed = {each for each in plain if each is not None and each not in named}
+        return frozenset(ranked | passed | ({rank.lower()} if rank else set()))
+    before = kept_columns(graph.inputs(name)[0], graph)
     if before is None:
         return None
     kept = {each for each, words in named.items() if each and column_of(words) in before}

@@ -34,6 +34,13 @@ def used(script: Script, words: Iterable[Word], environment: Mapping[str, str]) 
     return found
 
 
+def within(words: Iterable[Word], variables: Mapping[str, str]) -> dict[str, str]:
+    """Those of *variables* that stand in the literals of *words*."""
+    texts = [word.text for word in words if word.is_string]
+    found = {each[1] for text in texts for each in _VARIABLE.finditer(text)}
+    return {name: value for name, value in variables.items() if name in found}
+
+
 def check_outside(script: Script, words: Iterable[Word]) -> None:
     """No variable stands where its value would be SQL."""
     for word in words:

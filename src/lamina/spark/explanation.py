@@ -12,12 +12,13 @@ from pyspark.sql import SparkSession
 
 from lamina.pipeline.checks import order
 from lamina.pipeline.model import Pipeline
+from lamina.spark.compiling import compile_pipeline
 from lamina.spark.failures import spark_errors
 from lamina.spark.frames import own_session
 from lamina.spark.internals import active
 from lamina.spark.runner import pinned
 from lamina.spark.session import start_session, stop_session
-from lamina.spark.streams import SparkStream, compile_pipeline
+from lamina.spark.streams import SparkStream
 from lamina.state.meanings import names_for_people
 
 

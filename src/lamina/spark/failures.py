@@ -62,6 +62,13 @@ _OTHER_TYPE = re.compile(
 _REPAIR = "Repair it, or keep such rows apart with OPTIONS (bad_rows_path 'a/folder')"
 _SHUT_DOWN = "because SparkContext was shut down"
 _FULL = "No space left on device"
+_SECRETS = re.compile(
+    r"""(\w*password\w*\s*=\s*)(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
+    r"|(\bssl\.key\.password\s*(?:->|=|:)\s*)[^\s,)]+"
+    r"|(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+    re.DOTALL,
+)
+"""What Spark's Kafka reader may print with its settings."""
 _KINDS = {kind.__name__: kind for kind in all_errors()}
 
 
@@ -80,7 +87,8 @@ def spark_errors(meanings: Mapping[str, str] | None = None) -> Iterator[None]:
 
 
 def meaning(text: str, meanings: Mapping[str, str] = MappingProxyType({})) -> LaminaError:
-    """The error that a failed job stands for."""
+    """The error that a failed job stands for; without the passwords that Spark may have told."""
+    text = without_secrets(text)
     ours = _OURS.findall(text)
     if ours and ours[-1][0] in _KINDS:
         name, message = ours[-1]
@@ -181,8 +189,14 @@ def _cause(text: str) -> str:
     return causes[-1].strip() if causes else line_of(text)
 
 
+def without_secrets(text: str) -> str:
+    """Settings of Kafka's clients without passwords and private keys."""
+    return _SECRETS.sub(lambda found: f"{found[1] or found[2] or found[3]}***", text)
+
+
 def line_of(text: str) -> str:
     """Spark's own message, with the cause at the bottom if it says more."""
+    text = without_secrets(text)
     sparks, pythons = _SPARKS.search(text), _PYTHONS.findall(text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     said = sparks[0] if sparks else pythons[-1] if pythons else lines[0] if lines else "no reason"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -33,6 +33,7 @@ TRIED = ("4.3.0",)
 
 ArrowTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
+_MEASURES = "lamina: "
 _USERS_CODE = ("PythonUDF", "PythonUDAF", "ScalaUDF", "HiveSimpleUDF", "HiveGenericUDF")
 
 
@@ -133,22 +134,22 @@ class Measures:
     itself has the numbers once its action has ended.
     """
 
-    NAME = "lamina"
-
-    def __init__(self, spark: SparkSession, expressions: Sequence[Column]) -> None:
+    def __init__(self, spark: SparkSession, name: str, expressions: Sequence[Column]) -> None:
+        """*name* tells them apart from others of the same job."""
+        self._name = f"{_MEASURES}{name}"
         first, *rest = (cast(Any, each)._jc for each in expressions)  # noqa: SLF001
         self._first, self._rest = first, _to_seq(cast(Any, spark.sparkContext), rest)
 
     def of(self, frame: DataFrame) -> DataFrame:
         java = cast(Any, frame)._jdf  # noqa: SLF001
-        made = java.observe(self.NAME, self._first, self._rest)
+        made = java.observe(self._name, self._first, self._rest)
         return DataFrame(made, frame.sparkSession)
 
-    @classmethod
-    def seen(cls, frame: DataFrame) -> dict[str, Any]:
-        """What the action of *frame* has observed, by the names of the expressions."""
+    @staticmethod
+    def seen(frame: DataFrame, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """What the action of *frame* has observed, by names of measures and of expressions."""
         found = cast(Any, frame)._jdf.queryExecution().observedMetrics()  # noqa: SLF001
-        return cast(dict[str, Any], json.loads(found.apply(cls.NAME).json()))
+        return {name: json.loads(found.apply(f"{_MEASURES}{name}").json()) for name in names}
 
 
 def json_column(frame: DataFrame) -> list[Any]:

@@ -9,7 +9,7 @@ final    behind the state step there is nothing that moves rows, makes several o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import (
@@ -32,7 +32,7 @@ from pyspark.sql.types import (
 
 from lamina.pipeline.checks import RESERVED
 from lamina.pipeline.key_types import COLLATED, MAPS, VARIANTS, YEARS
-from lamina.pipeline.keys import read_keys
+from lamina.pipeline.plans import Aggregation
 from lamina.pipeline.select import Select
 from lamina.spark.internals import AnalysedPlan
 
@@ -62,23 +62,19 @@ _REASONS: tuple[tuple[type[DataType], str], ...] = (
 )
 
 
-def check_keys(select: Select, columns: Collection[str], analysed: Analysed) -> None:
+def check_keys(select: Select, plan: Aggregation, analysed: Analysed) -> None:
     """BadPipeline, with its place, at a key that cannot be one."""
-    keys = read_keys(select, {column.lower() for column in columns})
-    for key, written in zip(keys, select.keys, strict=True):
-        if key.is_window:
-            continue
-        text = select.text(key.words)
+    for text, at in plan.placed:
         frame = analysed(text)
         kind = frame.schema[0].dataType
         reason = refused_type(kind)
         if reason is not None:
             message = f"{text} of type {kind.simpleString()} cannot be a key: {reason}"
-            raise select.script.bad(message, written[0])
+            raise select.script.bad(message, at)
         if not AnalysedPlan(frame).is_deterministic():
             raise select.script.bad(
                 f"{text} cannot be a key: its value changes when a task is retried",
-                written[0],
+                at,
                 "Compute it in a stream of its own, whose rows are kept, and group by it there",
             )
 
@@ -114,7 +110,7 @@ def check_updates(frame: DataFrame, select: Select) -> None:
     if "Generate" in AnalysedPlan(frame).spine():
         raise select.script.bad(
             f"a function that makes several rows of one, over the updating stream "
-            f"{select.table.text!r}: rows that an older version had would stay",
+            f"{select.reads[0]!r}: rows that an older version had would stay",
             0,
             "Let it read a source, or windows that EMIT ON WINDOW CLOSE",
         )
@@ -161,10 +157,16 @@ def check_partial(frame: DataFrame, select: Select) -> None:
         raise select.script.bad(f"Spark would not group the rows just once ({said})", 0)
 
 
-def check_final(frame: DataFrame, select: Select) -> None:
-    """Of a stream with aggregates, from its state on: no exchange can follow (R8)."""
+def check_final(frame: DataFrame, select: Select, *, makes_rows: bool = False) -> None:
+    """Of a stream with aggregates, from its state on: no exchange can follow (R8).
+
+    *makes_rows*: the one generator is Lamina's own, and lets a task's result through.
+    """
     analysed = AnalysedPlan(frame)
-    for node in analysed.spine():
+    nodes = analysed.spine()
+    if makes_rows:
+        nodes.remove("Generate")
+    for node in nodes:
         if node == "Generate":
             message = "a function that makes several rows of one, over keys or aggregates"
             raise select.script.bad(message, 0, _OWN_STREAM)

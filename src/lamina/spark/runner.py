@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users have it
@@ -36,7 +37,7 @@ from lamina.errors import LaminaError
 from lamina.spark.failures import spark_errors
 from lamina.spark.frames import named
 from lamina.spark.internals import Activation, ArrowStep, Measures, json_column, query
-from lamina.spark.streams import SparkStream
+from lamina.spark.streams import SparkStream, Views
 from lamina.spark.tasks import META, RESULT, StageOutput, UpdateAndStage, UpdateState
 
 
@@ -58,6 +59,7 @@ class SparkRunner:
         self._times = times
         self._steps: dict[tuple[StructType, tuple[str, ...]], ArrowStep] = {}
         self._known_measures: dict[str, Measures] = {}
+        self._empties: dict[str, str] = {}
         self._known_times: dict[str, Column] = {}
         self._few_rows_to_a_key: dict[str, bool] = {}
         self._two_level = ""
@@ -75,33 +77,31 @@ class SparkRunner:
     def _run(self, work: StreamWork) -> StreamResult:
         stream = self._streams[work.stream]
         with spark_errors(stream.called), self._active():
-            rows, is_measured = self._input(work, stream)
+            views = self._views(work, stream)
             if stream.operator is not None:
                 self._choose_map(work.stream)
-                job = self._aggregate(work, stream, rows)
+                job = self._aggregate(work, stream, views)
                 results = results_of(_results(job), work.partitions)
-            elif rows is None:
+            elif not views:
                 return StreamResult(())
             else:
-                job = self._select(work, stream, rows)
+                job = self._select(work, stream, views)
                 results = tuple(sorted(_results(job), key=lambda result: result.partition))
-            seen = self._seen(work, job) if is_measured else {}
+            seen = self._seen(work, stream, job)
             self._note_keys(work.stream, results, seen)
             return StreamResult(results, seen)
 
     # the job
 
-    def _select(self, work: StreamWork, stream: SparkStream, rows: DataFrame) -> DataFrame:
-        output = query(self._spark, stream.select(named(rows, f"rows of {work.stream}")))
+    def _select(self, work: StreamWork, stream: SparkStream, views: Views) -> DataFrame:
+        output = query(self._spark, stream.select(stream.reading.sql(views)))
         task = StageOutput(_sent(work), stream.arrow_output)
         return self._step(RESULT, stream.output.names).over(output, task)
 
-    def _aggregate(
-        self, work: StreamWork, stream: SparkStream, rows: DataFrame | None
-    ) -> DataFrame:
+    def _aggregate(self, work: StreamWork, stream: SparkStream, views: Views) -> DataFrame:
         of_rows = stream.can_send_rows and self._few_rows_to_a_key.get(stream.name, False)
-        partials, columns = self._partials(work, stream, rows, of_rows=of_rows)
-        task = UpdateState(_sent(work), rows is not None, of_rows)
+        partials, columns = self._partials(work, stream, views, of_rows=of_rows)
+        task = UpdateState(_sent(work), bool(views), of_rows or bool(stream.distincts))
         if stream.columns is not None:
             both = UpdateAndStage(task, stream.columns, stream.arrow_output)
             return self._step(RESULT, columns).over(partials, both)
@@ -127,17 +127,16 @@ class SparkRunner:
         return self._steps[key]
 
     def _partials(
-        self, work: StreamWork, stream: SparkStream, rows: DataFrame | None, *, of_rows: bool
+        self, work: StreamWork, stream: SparkStream, views: Views, *, of_rows: bool
     ) -> tuple[DataFrame, list[str]]:
         """Exactly P tasks, each with the keys that it owns (R8); and the columns.
 
         Where few rows share a key, Spark would group them twice for little: they come as they are,
         and are merged where they are sorted anyway.
         """
-        if rows is None:
+        if not views:
             return self._spark.range(0, work.partitions, 1, work.partitions), ["id"]
-        name = named(rows, f"rows of {work.stream}")
-        placed = stream.placed(name, work.partitions, of_rows=of_rows)
+        placed = stream.placed(views, work.partitions, of_rows=of_rows)
         return query(self._spark, placed), stream.partial_columns
 
     def _choose_map(self, stream: str) -> None:
@@ -157,25 +156,43 @@ class SparkRunner:
 
     # input
 
-    def _input(self, work: StreamWork, stream: SparkStream) -> tuple[DataFrame | None, bool]:
-        """The rows, if there are any; and whether they are measured."""
-        match _only(work.inputs):
+    def _views(self, work: StreamWork, stream: SparkStream) -> Views:
+        """A view of what each input has in this epoch; none at all if none has anything."""
+        frames = {_name(each): self._rows(work, stream, each) for each in work.inputs}
+        if all(frame is None for frame in frames.values()):
+            return {}
+        return {
+            name: self._empty(name, stream)
+            if frame is None
+            else named(frame, f"{name} for {work.stream}")
+            for name, frame in frames.items()
+        }
+
+    def _empty(self, name: str, stream: SparkStream) -> str:
+        """The view of an input that has no rows now, beside others that have."""
+        if name not in self._empties:
+            frame = self._spark.createDataFrame([], stream.schemas[name])
+            self._empties[name] = named(frame, f"nothing of {name}")
+        return self._empties[name]
+
+    def _rows(self, work: StreamWork, stream: SparkStream, read: Input) -> DataFrame | None:
+        match read:
             case SourceRange(source, start, end) as planned:
                 if start == end:
-                    return None, False
+                    return None
                 if stream.of_bad_rows:
-                    return self._bad_rows(planned), False
+                    return self._bad_rows(planned)
                 frame = self._sources[source].frame(self._spark, planned)
                 measured = self._measures(source, work, planned).of(frame)
                 if planned.holding is not None:
                     measured = measured.drop(PART)
-                return self._timed(source, measured), True
-            case StagedRows(_, files):
+                return self._timed(source, measured)
+            case StagedRows(name, files):
                 if not files:
-                    return None, False
-                reader = self._spark.read.schema(stream.input)
+                    return None
+                reader = self._spark.read.schema(stream.schemas[name])
                 paths = [local(Path(work.space.staged_path(file))) for file in files]
-                return reader.format("parquet").load(paths), False
+                return reader.format("parquet").load(paths)
 
     def _bad_rows(self, planned: SourceRange) -> DataFrame:
         source = self._sources[planned.source]
@@ -198,13 +215,14 @@ class SparkRunner:
             return self._measures_of_parts(source)
         if source in work.latest_max_us:
             time = self._time(source)
-            return Measures(self._spark, bounded_measures(time, work.latest_max_us[source]))
+            measures = bounded_measures(time, work.latest_max_us[source])
+            return Measures(self._spark, source, measures)
         if source not in self._known_measures:
             measures = [F.count(F.lit(1)).alias("rows")]
             if source in self._times:
                 measures.append(F.max(F.unix_micros(self._time(source))).alias("latest_us"))
                 measures.append(F.count_if(self._time(source).isNull()).alias("without_time"))
-            self._known_measures[source] = Measures(self._spark, measures)
+            self._known_measures[source] = Measures(self._spark, source, measures)
         return self._known_measures[source]
 
     def _measures_of_parts(self, source: str) -> Measures:
@@ -220,7 +238,7 @@ class SparkRunner:
             rows = F.count(F.lit(1)).alias("rows")
             without = F.count_if(self._time(source).isNull()).alias("without_time")
             self._known_measures[key] = Measures(
-                self._spark, [rows, F.max(time).alias("latest_us"), without, *latest]
+                self._spark, source, [rows, F.max(time).alias("latest_us"), without, *latest]
             )
         return self._known_measures[key]
 
@@ -229,18 +247,25 @@ class SparkRunner:
         assert isinstance(found, HasParts), source
         return found.parts
 
-    def _seen(self, work: StreamWork, job: DataFrame) -> dict[str, Seen]:
-        planned = _only(work.inputs)
-        assert isinstance(planned, SourceRange)
-        measured = Measures.seen(job)
+    def _seen(self, work: StreamWork, stream: SparkStream, job: DataFrame) -> dict[str, Seen]:
+        if stream.of_bad_rows:
+            return {}
+        read = [each for each in work.inputs if isinstance(each, SourceRange)]
+        found = [each for each in read if each.start != each.end]
+        if not found:
+            return {}
+        measured = Measures.seen(job, [each.source for each in found])
+        return {each.source: self._seen_of(each, measured[each.source]) for each in found}
+
+    def _seen_of(self, planned: SourceRange, measured: dict[str, Any]) -> Seen:
         if planned.holding is None or planned.source not in self._times:
-            return {planned.source: Seen(**measured)}
+            return Seen(**measured)
         latest = {
             name: measured.pop(f"part_{number}", None)
             for number, name in enumerate(self._parts(planned.source))
         }
         parts = {name: at for name, at in latest.items() if at is not None}
-        return {planned.source: Seen(**measured, parts=parts)}
+        return Seen(**measured, parts=parts)
 
 
 def bounded_measures(column: Column, latest_max_us: int | None) -> list[Column]:
@@ -274,12 +299,6 @@ RESULTS = {
     "spark.sql.caseSensitive": "false",
 }
 """What results depend on: pinned, and recorded in every manifest (R9)."""
-
-
-def _only(inputs: tuple[Input, ...]) -> Input:
-    """A SELECT has one input so far."""
-    (only,) = inputs
-    return only
 
 
 def _name(input_: Input) -> str:

@@ -22,20 +22,19 @@ from lamina.engine.engine import Engine
 from lamina.engine.opening import open_engine
 from lamina.engine.plans import FailPoint
 from lamina.errors import UsageError
-from lamina.ids import fold
 from lamina.pipeline.checks import check_pipeline, order
 from lamina.pipeline.model import Pipeline
 from lamina.running.control import Status
 from lamina.running.loop import Loop, Until, Watcher, stopping
 from lamina.running.presence import Presence, present
 from lamina.running.settings import RunSettings
+from lamina.spark.compiling import compile_pipeline
 from lamina.spark.failures import spark_errors
 from lamina.spark.frames import own_session
 from lamina.spark.internals import ArrowStep, active
 from lamina.spark.jars import check_classes
 from lamina.spark.preflight import preflight
 from lamina.spark.runner import RESULTS, SparkRunner, pinned
-from lamina.spark.streams import compile_pipeline
 from lamina.store import open_store
 from lamina.workspace.local import LocalWorkspace
 
@@ -129,14 +128,13 @@ def open_pipeline(
 ) -> Engine:
     """A pipeline that is compiled, claimed and recovered: each `step` is an epoch."""
     space, folder, file = LocalWorkspace(wanted.home, clock), wanted.folder, wanted.file
-    skip_lost = set(map(fold, wanted.skip_lost))
     sources = {
         s.name: open_source(
             s,
             folder,
             file=file,
             pipeline=wanted.name,
-            skip_lost=fold(s.name) in skip_lost,
+            skip_lost=wanted.skip_lost,
             make_step=ArrowStep,
         )
         for s in pipeline.sources.values()

@@ -19,6 +19,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from lamina.engine.model import OperatorWork, StreamWork, TaskResult, TaskWork
 from lamina.engine.task import Updated, output_schema, update_state
+from lamina.engine.typed import as_planned
 from lamina.engine.wire import decode_result, encode_result
 from lamina.errors import Refused
 
@@ -109,8 +110,7 @@ class StageOutput:
 def _typed(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The same values under the names and in the types of *schema*."""
     columns = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(rows.columns, schema, strict=True)
+        as_planned(column, field.type) for column, field in zip(rows.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

@@ -7,13 +7,15 @@ import re
 import pytest
 
 from lamina.errors import BadPipeline
-from lamina.pipeline.aggregates import AGGREGATES
-from lamina.pipeline.compile import Aggregation, Stateless, compile_select
+from lamina.pipeline.aggregates import AGGREGATES, REFUSED
+from lamina.pipeline.compile import compile_select
+from lamina.pipeline.keys import read_keys
 from lamina.pipeline.model import Place, Stream
+from lamina.pipeline.plans import Aggregation, Stateless
 from lamina.pipeline.select import read_select
 
 COLUMNS = ["sym", "side", "price", "vol", "ts", "a", "b", "c", "x", "end", "day", "s", "date", "p0"]
-KNOWN = {*AGGREGATES, "first", "collect_list"}
+KNOWN = {*AGGREGATES, *REFUSED, "mode"}
 
 
 def types(expression: str) -> str:
@@ -56,7 +58,7 @@ def test_the_three_parts_of_a_windowed_sum() -> None:
         "FROM trades WHERE vol > 0 GROUP BY sym, window(ts, '1 minute')"
     )
     assert plan.keys == ("k0", "k1_start", "k1_end")
-    assert (plan.window, plan.time) == (1, "k1_end")
+    assert plan.time == "k1_end"
     assert [(m.function, m.columns) for m in plan.merges] == [("sum", ("p0",)), ("count", ("p1",))]
     assert plan.outputs == ("sym", "minute", "turnover", "n")
     assert plan.partial("V") == (
@@ -133,6 +135,12 @@ def test_the_three_parts_of_a_windowed_sum() -> None:
          ["(CAST(p0 / CAST(p1 AS DECIMAL(20, 0)) AS decimal(16,6)))"]),
         ("SELECT `sum`(x) AS q FROM t", ["(p0)"]),
         ("SELECT count(ALL x) AS q FROM t", ["(p0)"]),
+        ("SELECT any_value(x) IGNORE NULLS AS q, any_value(x, true) AS r, min(x) AS s FROM t",
+         ["(p0)", "(p0)", "(p0)"]),
+        ("SELECT every(a) AS q, bool_and(a) AS r, some(b) AS u, any(c) AS v FROM t",
+         ["(p0)", "(p0)", "(p1)", "(p2)"]),
+        ("SELECT sym LIKE ANY ('a', 'b') AS q, sym NOT ILIKE SOME ('x') AS r FROM t GROUP BY sym",
+         ["k0 LIKE ANY ('a', 'b')", "k0 NOT ILIKE SOME ('x')"]),
         # windows
         ("SELECT window, window.end FROM t GROUP BY window(ts, '1 minute')", ["k0", "k0.end"]),
         ("SELECT w.end AS e, TUMBLE(ts, INTERVAL 1 MINUTE) AS w FROM t GROUP BY 2",
@@ -214,16 +222,29 @@ def test_windows_reach_spark_in_its_own_spelling(written: str, spark: str) -> No
         ("SELECT upper(sym) FROM t GROUP BY sym", 8, "column 1 has no name"),
         ("SELECT sym, 'x' FROM t GROUP BY sym", 13, "column 2 has no name"),
         ("SELECT sym, side AS SYM FROM t GROUP BY sym, side", 13, "two columns are called 'SYM'"),
-        ("SELECT sym FROM t GROUP BY ALL", 28, "GROUP BY ALL"),
+        ("SELECT sym FROM t GROUP BY sym, ALL", 33, "ALL beside other keys"),
+        ("SELECT a + sum(x) AS q, b FROM t GROUP BY ALL", 8, "'a' is neither a key"),
+        ("SELECT a FROM t GROUP BY CUBE (a, t.a)", 32, "a key of GROUP BY is written in two ways"),
+        ("SELECT a FROM t GROUP BY ROLLUP (window(ts, '1 day'), a)", 34, "set of GROUP BY without"),
+        ("SELECT grouping(a) AS q FROM t GROUP BY a", 8, "grouping() without GROUPING SETS"),
+        ("SELECT grouping(b) AS q FROM t GROUP BY CUBE (a)", 8, "grouping() of what is not a key"),
+        ("SELECT grouping_id(a) AS q FROM t GROUP BY CUBE (a)", 20, "grouping_id() of some keys"),
+        ("SELECT count(DISTINCT b) AS q FROM t GROUP BY CUBE (a)", 53, "over several sets of keys"),
         ("SELECT sym FROM t GROUP BY 2", 28, "no column 2"),
         ("SELECT sym FROM t GROUP BY 0", 28, "no column 0"),
         ("SELECT sym FROM t GROUP BY sym EMIT", 32, "'EMIT' is not known in GROUP BY"),
         ("SELECT sum(x) AS q FROM t GROUP BY q", 36, "a key cannot be an aggregate"),
         ("SELECT sym FROM t GROUP BY window(ts, '1 hour'), window(ts, '1 day')", 50, "one window"),
         ("SELECT sum(max(x)) AS q FROM t", 12, "an aggregate inside an aggregate"),
-        ("SELECT count(DISTINCT x) AS q FROM t", 14, "count(DISTINCT ...) would have to keep"),
+        ("SELECT count(DISTINCT *) AS q FROM t", 14, "count(DISTINCT *): name the columns"),
         ("SELECT sum() AS q FROM t", 8, "sum() has no argument"),
-        ("SELECT first(x) AS q FROM t", 8, "first() cannot be kept as state yet"),
+        ("SELECT mode(x) AS q FROM t", 8, "mode() cannot be kept as state yet"),
+        ("SELECT first(x) AS q FROM t", 8, "write min_by(x, ts) for the first by time"),
+        ("SELECT last_value(x) AS q FROM t", 8, "write max_by(x, ts) for the last by time"),
+        ("SELECT sum(x) IGNORE NULLS AS q FROM t", 15, "sum() IGNORE NULLS in a stream"),
+        ("SELECT percentile_cont(0.5) AS q FROM t", 8, "without WITHIN GROUP (ORDER BY ...)"),
+        ("SELECT median(x) AS q FROM t", 8, "median() in a stream: without a window it would keep"),
+        ("SELECT corr(x) AS q FROM t", 8, "corr() takes 2 arguments; it was given 1"),
         ("SELECT sys.sum(x) AS q FROM t", 12, "sum() with a schema before it"),
         ("SELECT a FROM t HAVING a > 1", 24, "HAVING without GROUP BY"),
         ("SELECT window FROM t GROUP BY TUMBLE(ts)", 31, "wrong arguments for TUMBLE"),
@@ -248,7 +269,7 @@ def test_a_stateless_select_is_the_user_s_text_over_another_view() -> None:
 
 def test_a_global_aggregate_has_no_keys() -> None:
     plan = aggregation("SELECT count(*) AS n FROM t")
-    assert (plan.keys, plan.window, plan.time) == ((), None, None)
+    assert (plan.keys, plan.time) == ((), None)
     assert plan.partial("V") == "SELECT p0 FROM (SELECT count(*) AS p0 FROM V AS `t`)"
 
 
@@ -324,6 +345,13 @@ def test_the_outputs_that_tell_groups_apart(text: str, keys: tuple[str, ...] | N
     assert aggregation(text).key_outputs == keys
 
 
+def test_either_end_of_a_window_says_which_one_it_is() -> None:
+    both = "SELECT sym, window.start AS a, window.end AS b FROM t GROUP BY sym, window(ts, '1 day')"
+    plan = aggregation(both)
+    assert plan.key_outputs == ("sym", "a", "b")
+    assert plan.key_choices == (frozenset({"sym"}), frozenset({"a", "b"}))
+
+
 def test_a_binary_literal_was_taken_for_the_text_of_its_digits() -> None:
     plan = aggregation(
         "SELECT count(*) FILTER (WHERE sym = CAST(X'41' AS STRING)) AS a, "
@@ -348,6 +376,7 @@ def test_a_binary_literal_was_taken_for_the_text_of_its_digits() -> None:
          ["count(x)", "avg(CAST(x AS DOUBLE))",
           "regr_sxx(CAST(x AS DOUBLE), CAST(x AS DOUBLE))"],
          "sqrt(CASE WHEN p0 > 1 THEN p2 / CAST(p0 - 1 AS DOUBLE) END)"),
+        ("bit_xor(x) FILTER (WHERE a)", "bit_xor", ["bit_xor(x) FILTER (WHERE a)"], "p0"),
     ],
 )  # fmt: skip
 def test_an_aggregate_may_have_several_columns_and_one_merge(
@@ -366,10 +395,112 @@ def test_aggregates_of_the_same_values_share_their_columns() -> None:
     assert [each.columns for each in plan.merges] == [("p0", "p1", "p2"), ("p3", "p4", "p5")]
 
 
+def test_a_partial_of_several_calls_is_filtered_in_each() -> None:
+    plan = aggregation("SELECT skewness(x) FILTER (WHERE a) AS q FROM t")
+    calls = re.findall(r"(?:count|avg|regr_sxx|skewness|kurtosis)\(", plan.partial("V"))
+    assert len(calls) == plan.partial("V").count(" FILTER (WHERE a)") == 12
+
+
 def test_arguments_that_are_missing_or_too_many_are_refused() -> None:
-    for call, given in (("min_by(x)", 1), ("max_by(x, y, 3)", 3)):
+    for call, given in (("corr(x)", 1), ("regr_r2(x, y, 3)", 3)):
         error = refused(f"SELECT {call} AS q FROM t GROUP BY a")
         assert f"takes 2 arguments; it was given {given}" in error.message
+
+
+@pytest.mark.parametrize(
+    ("call", "partial"),
+    [
+        ("approx_count_distinct(x)",
+         "hll_sketch_agg(CASE WHEN (x) IS NOT NULL THEN xxhash64(x) END, 9)"),
+        ("approx_count_distinct(x, 0.01)",
+         "hll_sketch_agg(CASE WHEN (x) IS NOT NULL THEN xxhash64(x) END, 14)"),
+        ("percentile_approx(x, 0.5)", "kll_sketch_agg_double(CAST(x AS DOUBLE), 65535)"),
+        ("percentile_approx(x, 0.5, 100)", "kll_sketch_agg_double(CAST(x AS DOUBLE), 415)"),
+    ],
+)  # fmt: skip
+def test_the_size_of_a_sketch_is_that_of_the_error_asked_for(call: str, partial: str) -> None:
+    plan = aggregation(f"SELECT {call} AS q FROM t")
+    assert f"(SELECT {partial} AS p0 FROM" in plan.partial("V")
+
+
+def test_sets_of_keys_have_a_key_that_tells_them_apart() -> None:
+    plan = aggregation(
+        "SELECT a, window.end AS till, upper(b) AS u, grouping(t.a) AS ga, grouping_id() AS id,"
+        " count(*) AS n FROM t GROUP BY window(ts, '1 day'), ROLLUP (a, upper(b))"
+    )
+    assert plan.keys == ("k0_start", "k0_end", "k1", "k2", "k3")
+    day = "window(ts, '1 day').start, window(ts, '1 day').end"
+    assert plan.partial("V").endswith(
+        f"GROUP BY GROUPING SETS (({day}, a, upper(b)), ({day}, a), ({day})))"
+    )
+    said = (
+        "shiftleft(CAST(grouping(a) AS BIGINT), 1) + shiftleft(CAST(grouping(upper(b)) AS BIGINT)"
+    )
+    assert f"{said}, 0) AS k3" in plan.partial("V")
+    assert ", CASE WHEN k3 = 0 THEN _r ELSE 0L END AS _r FROM (" in plan.partial("V", "_r")
+    assert "CAST(shiftright(k3, 1) & 1 AS TINYINT) AS `ga`, k3 AS `id`" in plan.final("V")
+    assert plan.key_outputs == ("a", "till", "u", "id")
+    assert plan.meanings[4] == "grouping_id()"
+    without = aggregation("SELECT a, count(*) AS n FROM t GROUP BY ROLLUP (a)")
+    assert (without.key_outputs, without.of_rows) == (None, None)
+
+
+def test_group_by_all_is_by_every_item_that_is_no_aggregate() -> None:
+    plan = aggregation("SELECT a + b AS s, 1 AS one, count(*) AS n, sym FROM t GROUP BY ALL")
+    assert plan.partial("V").endswith("GROUP BY a + b, sym)")
+    assert plan.key_outputs == ("s", "sym")
+    read = read_select(Stream("s", "SELECT x, sum(a) AS q FROM t GROUP BY ALL"), "p.sql")
+    with pytest.raises(BadPipeline, match="there is a column `all`"):
+        read_keys(read, {"all", "x", "a"})
+
+
+SLICED = "slice({}, 1, 9)"
+
+
+@pytest.mark.parametrize(
+    ("call", "partial", "options"),
+    [
+        (SLICED.format("collect_list(x)"), "sort_array(collect_list(x))", {"limit": 9}),
+        (SLICED.format("sort_array(array_agg(x))"), "sort_array(array_agg(x))", {"limit": 9}),
+        (SLICED.format("array_sort(collect_list(x))"), "sort_array(collect_list(x))", {"limit": 9}),
+        (SLICED.format("sort_array(collect_list(x) FILTER (WHERE a), FALSE)"),
+         "sort_array(collect_list(x) FILTER (WHERE a), false)", {"limit": 9, "descending": True}),
+        (SLICED.format("sort_array(collect_set(x), true)"), "sort_array(collect_set(x))",
+         {"limit": 9, "distinct": True}),
+        ("max_by(x, a, 9)",
+         "sort_array(collect_list(CASE WHEN (a) IS NOT NULL THEN"
+         " named_struct('by', a, 'value', x) END), false)", {"limit": 9, "descending": True}),
+    ],
+)  # fmt: skip
+def test_a_list_keeps_as_many_as_are_looked_at(
+    call: str, partial: str, options: dict[str, object]
+) -> None:
+    plan = aggregation(f"SELECT sym, {call} AS q FROM t GROUP BY sym")
+    assert [(each.function, each.options) for each in plan.merges] == [("list_sorted", options)]
+    assert f"SELECT sym AS k0, {SLICED.format(partial)} AS p0 FROM" in plan.partial("V")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "collect_list(x)",
+        "collect_set(x)",
+        "sort_array(collect_list(x))",
+        "slice(collect_list(x), 2, 9)",
+        "slice(collect_list(x), 1, a)",
+        "slice(concat(collect_list(x), a), 1, 9)",
+        "slice(collect_list(x), 1, 9 + 1)",
+        "slice(sort_array(collect_list(x), a), 1, 9)",
+    ],
+)
+def test_a_list_that_grows_for_ever_is_refused_with_what_to_write(call: str) -> None:
+    error = refused(f"SELECT sym, {call} AS q FROM t GROUP BY sym")
+    assert "without a window it would keep every value for ever" in error.message
+    assert "slice(sort_array(collect_" in error.advice
+    plan = aggregation(
+        f"SELECT {call.replace('a)', '1)')} AS q FROM t GROUP BY window(ts, '1 day')"
+    )
+    assert len(plan.merges) == 1
 
 
 def test_nothing_is_computed_of_the_row_that_carries_a_result() -> None:

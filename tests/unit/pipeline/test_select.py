@@ -20,9 +20,7 @@ def select(text: str) -> Select:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("SELECT DISTINCT a FROM t", "DISTINCT in a stream: it would keep every row"),
-        ("SELECT DISTINCT (a), b FROM t", "DISTINCT in a stream"),
-        ("SELECT ALL a FROM t", "ALL in a stream: leave it out"),
+        ("SELECT DISTINCT ON (a) a, b FROM t", "DISTINCT ON in a stream: Spark has no such clause"),
         ("SELECT a FROM t ORDER BY a", "ORDER BY in a stream: a stream has no last row"),
         ("SELECT a FROM t ORDER BY (a)", "ORDER BY in a stream"),
         ("SELECT a FROM t WHERE a ORDER /* x */ BY a", "ORDER BY in a stream"),
@@ -41,7 +39,7 @@ def select(text: str) -> Select:
         ("SELECT a FROM t LEFT ANTI JOIN u ON TRUE", "JOIN in a stream"),
         ("SELECT a FROM t, u", "FROM one source or stream"),
         ("SELECT a FROM t LATERAL VIEW explode(b) AS c", "LATERAL in a stream"),
-        ("SELECT a FROM t QUALIFY a > 1", "QUALIFY in a stream"),
+        ("SELECT a FROM t QUALIFY a > 1", "QUALIFY without row_number()"),
         ("SELECT a FROM t WINDOW w AS (PARTITION BY a)", "WINDOW in a stream"),
         ("SELECT a FROM t TABLESAMPLE (5 ROWS)", "TABLESAMPLE in a stream"),
         ("SELECT a FROM t PIVOT (sum(a) FOR b IN (1))", "PIVOT in a stream"),
@@ -49,15 +47,23 @@ def select(text: str) -> Select:
         ("SELECT a FROM t WHERE b |> LIMIT 5", "|> in a stream"),
         ("SELECT sum(a) OVER (PARTITION BY b) FROM t", "OVER in a stream"),
         ("SELECT a + sum(b) OVER w FROM t", "OVER in a stream"),
-        ("SELECT a FROM t GROUP BY GROUPING SETS ((a), ())", "GROUPING SETS in a stream"),
-        ("SELECT a FROM t GROUP BY ROLLUP (a)", "ROLLUP in a stream"),
-        ("SELECT a FROM t GROUP BY a WITH ROLLUP", "ROLLUP in a stream"),
-        ("SELECT a FROM t GROUP BY CUBE (a)", "CUBE in a stream"),
+        ("SELECT a FROM t GROUP BY a GROUPING SETS ((a), ())", "GROUPING SETS behind an expr"),
+        ("SELECT a FROM t GROUP BY ROLLUP (a) b", "'b' after ROLLUP (...)"),
+        ("SELECT a FROM t GROUP BY ROLLUP ()", "an expression is missing"),
+        ("SELECT a FROM t GROUP BY CUBE (a,, b)", "an expression is missing"),
+        ("SELECT a FROM t GROUP BY GROUPING SETS ((), ())", "the same set twice: ()"),
+        ("SELECT a FROM t GROUP BY a, ROLLUP (a, b)", "the same set twice: a; its rows"),
+        ("SELECT a FROM t GROUP BY CUBE (a, b, c, d, e, f, g, h, i)", "more than 256 sets"),
+        (
+            "SELECT a FROM t GROUP BY " + ", ".join(f"CUBE (a{i}, b{i})" for i in range(30)),
+            "more than 256 sets",
+        ),
         ("SELECT a FROM t GROUP BY session_window(b, '1 day')", "SESSION_WINDOW in a stream"),
-        ("SELECT a FROM (SELECT a FROM t)", "SELECT inside a stream"),
-        ("SELECT a FROM t WHERE a IN (SELECT b FROM u)", "SELECT inside a stream"),
-        ("SELECT a FROM t WHERE a IN (TABLE u)", "TABLE inside a stream"),
-        ("SELECT a FROM t WHERE a IN (VALUES 1)", "VALUES inside a stream"),
+        ("SELECT a FROM (TABLE t)", "TABLE inside an expression"),
+        ("SELECT a FROM (t)", "reads FROM one source or stream"),
+        ("SELECT a FROM t WHERE a IN (SELECT b FROM u)", "SELECT inside an expression"),
+        ("SELECT a FROM t WHERE a IN (TABLE u)", "TABLE inside an expression"),
+        ("SELECT a FROM t WHERE a IN (VALUES 1)", "VALUES inside an expression"),
         ("WITH u AS (SELECT 1) SELECT a FROM u", "must begin with SELECT"),
         ("SELECT 1", "reads FROM a source or a stream"),
         ("SELECT a FROM 'x'", "reads FROM one source or stream"),
@@ -190,3 +196,28 @@ def test_a_select_was_parsed_seven_times(monkeypatch: pytest.MonkeyPatch) -> Non
         assert order(pipeline, file="once.sql") == ("s",)
         assert read_select(pipeline.streams["s"], "once.sql").table.text == "t"
     assert len(parsed) == 1
+
+
+@pytest.mark.parametrize(
+    ("written", "keys", "sets"),
+    [
+        ("a, (b, c)", ["a", "(b, c)"], []),
+        ("ALL", ["a", "b + 1"], []),
+        ("GROUPING SETS ((a, b))", ["a", "b"], []),
+        ("GROUPING SETS ((A, b), a, ())", ["A", "b"], [(0, 1), (0,), ()]),
+        ("ROLLUP (a, b)", ["a", "b"], [(0, 1), (0,), ()]),
+        ("rollup (a, (b, c))", ["a", "b", "c"], [(0, 1, 2), (0,), ()]),
+        ("a, b WITH ROLLUP", ["a", "b"], [(0, 1), (0,), ()]),
+        ("CUBE (a, f(b, 1))", ["a", "f(b, 1)"], [(0, 1), (0,), (1,), ()]),
+        ("c, CUBE (a)", ["c", "a"], [(0, 1), (0,)]),
+        ("ROLLUP (a), ROLLUP (b)", ["a", "b"], [(0, 1), (0,), (1,), ()]),
+        ("GROUPING SETS (ROLLUP (a, b), c)", ["a", "b", "c"], [(0, 1), (0,), (), (2,)]),
+    ],
+)
+def test_what_rows_are_grouped_by(
+    written: str, keys: list[str], sets: list[tuple[int, ...]]
+) -> None:
+    text = f"SELECT a, b + 1 AS n, 7 AS c, sum(x) AS s FROM t GROUP BY {written}"
+    select = read_select(Stream("s", text), "p.sql")
+    assert [select.text(key) for key in select.keys] == keys
+    assert list(select.grouping.sets) == sets

@@ -95,3 +95,24 @@ def test_nulls_in_a_column_that_is_not_null_were_no_reason() -> None:
     assert "NOT NULL" in error.advice
     other = "Traceback\n  File x\npyarrow.lib.ArrowInvalid: so not"
     assert failures.line_of(other) == "pyarrow.lib.ArrowInvalid: so not"
+
+
+def test_settings_of_kafkas_client_were_told_with_the_password() -> None:
+    login = (
+        r"sasl.jaas.config -> org.apache.kafka.common.security.plain.PlainLoginModule required "
+        r'username="alice" password="hid\"den-1";'
+    )
+    key = "ssl.keystore.key -> -----BEGIN PRIVATE KEY-----\nhidden-2\n-----END PRIVATE KEY-----"
+    text = (
+        "java.lang.IllegalArgumentException: requirement failed: Kafka params for same cache key "
+        f"should be equal. old parameters Map({login}, {key}, ssl.key.password -> hidden-3, "
+        f"group.id -> g) new parameters Map(ssl.key.password=hidden-4, {login})"
+    )
+    for said in (failures.meaning(text).message, failures.line_of(text)):
+        assert "hid" not in said
+        assert "den-1" not in said
+        assert 'username="alice" password=***' in said
+    assert "group.id -> g) new parameters Map(ssl.key.password=***" in failures.without_secrets(
+        text
+    )
+    assert "hid" not in failures.without_secrets(text)

@@ -87,7 +87,10 @@ def _source(source: Shape) -> Iterator[str]:
 
 def _stream(stream: Shape) -> Iterator[str]:
     yield ""
-    yield f"stream {stream['name']}: {stream['kind']}, reads {stream['reads']}"
+    what = f"block of {stream['block_of']}, " if stream["block_of"] else ""
+    yield f"stream {stream['name']}: {what}{stream['kind']}, reads {stream['reads']}"
+    if stream["kind"] == "distinct":
+        yield "  keys       all columns: every different row is kept"
     if stream["kind"] == "aggregate":
         yield f"  keys       {', '.join(stream['keys']) or 'none: one group'}"
         yield f"  window     {stream['window'] or 'none: state is kept for ever'}"

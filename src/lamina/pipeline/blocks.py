@@ -1,0 +1,244 @@
+"""A query with queries inside, as blocks: each is a stream of its own that is one SELECT.
+
+    WITH a AS (SELECT ...) SELECT ... FROM a        the blocks  name.a  and  name
+    SELECT ... FROM (SELECT ...) AS b               the blocks  name.b  and  name
+    SELECT ... UNION ALL SELECT ...                 the blocks  name.1, name.2  and  name
+
+Texts are cut from the user's own, so an error still has its place in the file. A block without
+state is no job of its own: Spark gets it as a part of the block that reads it (spark/streams.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from lamina.pipeline.aggregates import AGGREGATES
+from lamina.pipeline.emits import split_emit
+from lamina.pipeline.expressions import Words, after_dot, calls, closing, sign
+from lamina.pipeline.keys import Names, is_window
+from lamina.pipeline.model import NOWHERE, START, Emit, Stream
+from lamina.pipeline.ranks import limit_in
+from lamina.pipeline.select import Select, block_name, read_select
+from lamina.pipeline.tokens import Script, read_script
+from lamina.pipeline.variables import within
+
+_DEPTH_MAX = 50
+"""Of queries in queries."""
+
+
+def unfold(stream: Stream, *, file: str) -> list[Stream]:
+    """A stream as blocks, each after those that it reads; the last one is the stream itself."""
+    query = _Query(stream, file)
+    if not query.has_others():
+        return [stream]
+    return _with_emits(_with_limits(list(query.blocks()), file), file)
+
+
+def keeps_state(select: Select) -> bool:
+    """Whether it has groups, as far as its words tell."""
+    return bool(select.keys or select.distinct or select.ranked) or calls_aggregate(select)
+
+
+def calls_aggregate(select: Select) -> bool:
+    texts = [*(item.words for item in select.items), select.having]
+    called = (words[i].text.lower() for words in texts for i, _ in calls(words))
+    return any(each in AGGREGATES for each in called)
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """The text of a stream, or of a block of one, which may have queries inside."""
+
+    stream: Stream
+    file: str
+    depth: int = 0
+
+    def has_others(self) -> bool:
+        """Whether it may have queries inside: what is one block is checked later, as it stands."""
+        words = self._script().words
+        return sign(words, 0) != "SELECT" or any(word.upper == "SELECT" for word in words[1:])
+
+    def blocks(self) -> Iterator[Stream]:
+        """This query as blocks: the last one has its name."""
+        script = self._script()
+        scope, words = dict(self.stream.scope), script.words
+        if self.depth > _DEPTH_MAX:
+            raise script.bad(f"more than {_DEPTH_MAX} queries inside of each other", 0)
+        if sign(words, 0) == "WITH":
+            for name, inner, rest in self._with(script, words):
+                yield from self._inner(script, name, inner, scope)
+                scope[name] = block_name(self.stream.name, name)
+                words = rest
+        words = _without_brackets(words)
+        parts = _parts(script, words)
+        if len(parts) > 1:
+            yield from self._union(script, words, parts, scope)
+            return
+        block = self._cut(script, self.stream.name, words, scope)
+        select = read_select(block, self.file)
+        if select.inner:
+            yield from self._inner(
+                select.script, select.reads[0], select.inner, scope, is_named=True
+            )
+        yield block
+
+    def _script(self) -> Script:
+        stream = self.stream
+        if stream.place == NOWHERE:
+            return read_script(stream.select, f"stream {stream.name}", START)
+        return read_script(stream.select, self.file, stream.place)
+
+    def _with(self, script: Script, words: Words) -> Iterator[tuple[str, Words, Words]]:
+        """Each name of WITH, its words, and what follows it."""
+        at, seen = 1, set[str]()
+        while True:
+            name = words[at] if at < len(words) else None
+            if name is None or not name.is_name:
+                raise script.bad("a name follows WITH", name)
+            if name.upper == "RECURSIVE" and sign(words, at + 1) != "AS":
+                raise script.bad(
+                    "WITH RECURSIVE: a stream has no end to come to", name, "Write each level"
+                )
+            if sign(words, at + 1) == "(":
+                raise script.bad(
+                    f"{name.text!r} with a list of columns", words[at + 1], "Name them with AS"
+                )
+            if sign(words, at + 1) != "AS" or sign(words, at + 2) != "(":
+                raise script.bad(f"AS (SELECT ...) follows WITH {name.text}", name)
+            if name.text.lower() in seen:
+                raise script.bad(f"{name.text!r} is in WITH twice", name)
+            seen.add(name.text.lower())
+            close = closing(words, at + 2)
+            yield name.text.lower(), words[at + 3 : close], words[close + 1 :]
+            if sign(words, close + 1) != ",":
+                break
+            at = close + 2
+        if close + 1 == len(words):
+            raise script.bad("a SELECT follows WITH", None)
+
+    def _inner(
+        self,
+        script: Script,
+        name: str,
+        words: Words,
+        scope: Mapping[str, str],
+        *,
+        is_named: bool = False,
+    ) -> Iterator[Stream]:
+        if not words or sign(words, 0) not in ("SELECT", "WITH", "("):
+            raise script.bad("a SELECT is expected in the brackets", words[0] if words else 0)
+        words, emit = split_emit(script, words)
+        called = name if is_named else block_name(self.stream.name, name)
+        query = replace(self._cut(script, called, words, scope), emit=emit)
+        yield from _Query(query, self.file, self.depth + 1).blocks()
+
+    def _union(
+        self, script: Script, words: Words, parts: list[Words], scope: Mapping[str, str]
+    ) -> Iterator[Stream]:
+        whole = self._cut(script, self.stream.name, words, scope)
+        names = [block_name(self.stream.name, str(number + 1)) for number in range(len(parts))]
+        for number, part in enumerate(parts):
+            yield from self._inner(script, str(number + 1), _without_brackets(part), scope)
+        yield replace(whole, union=tuple(names))
+
+    def _cut(self, script: Script, name: str, words: Words, scope: Mapping[str, str]) -> Stream:
+        """A piece of the text as a stream."""
+        stream = self.stream
+        is_whole = name == stream.name
+        return Stream(
+            name,
+            script.slice(words),
+            stream.emit if is_whole else None,
+            within(words, stream.variables),
+            NOWHERE if stream.place == NOWHERE else script.place(words[0].start),
+            block_of=stream.block_of if is_whole else stream.block_of or stream.name,
+            scope=tuple(scope.items()),
+        )
+
+
+def _without_brackets(words: Words) -> Words:
+    while sign(words, 0) == "(" and closing(words, 0) == len(words) - 1 and len(words) > 2:
+        words = words[1:-1]
+    return words
+
+
+def _parts(script: Script, words: Words) -> list[Words]:
+    """What UNION ALL puts together."""
+    found, start = list[Words](), 0
+    for index, word in enumerate(words):
+        if word.upper != "UNION" or word.depth != words[0].depth or after_dot(words, index):
+            continue
+        if sign(words, index - 1) in ("AS", "SELECT", ",") or sign(words, index + 1) in (",", ")"):
+            continue  # a column
+        if sign(words, index + 1) != "ALL":
+            raise script.bad(
+                "UNION would keep every row for ever, to leave out the same ones",
+                word,
+                "Write UNION ALL, or SELECT DISTINCT ... FROM (... UNION ALL ...)",
+            )
+        if start == index or index + 2 >= len(words):
+            raise script.bad("a SELECT is missing beside UNION ALL", word)
+        found.append(words[start:index])
+        start = index + 2
+    return [*found, words[start:]]
+
+
+def _with_limits(blocks: list[Stream], file: str) -> list[Stream]:
+    """How many ranked rows each block keeps: as many as those that read it let through."""
+    selects = {block.name: read_select(block, file) for block in blocks}
+    limits: dict[str, list[int | None]] = {}
+    for select in selects.values():
+        for name in select.reads:
+            read = selects.get(name)
+            if read is not None and read.ranked is not None and read.ranked.item is not None:
+                alias = read.items[read.ranked.item].alias
+                limits.setdefault(name, []).append(_limit(select, alias))
+    found = {name: each for name, each in limits.items() if None not in each}
+    return [
+        replace(block, top=max(n for n in found[block.name] if n is not None))
+        if block.name in found
+        else block
+        for block in blocks
+    ]
+
+
+def _limit(select: Select, alias: str | None) -> int | None:
+    """What a WHERE says of the rank that a column of this name is."""
+
+    def is_rank(words: Words) -> bool:
+        names = Names(select.qualifier, ())
+        is_one = bool(words) and len(names.elements(words)) == 1 and words[-1].is_name
+        return is_one and alias is not None and words[-1].text.lower() == alias.lower()
+
+    return limit_in(select.where, is_rank)
+
+
+def _with_emits(blocks: list[Stream], file: str) -> list[Stream]:
+    """An EMIT says when rows of aggregates come out: of those that stand inside, if none is here.
+
+    A block that keeps state and says nothing has all its rows when its windows close, or, without
+    one, with each change.
+    """
+    emits = {block.name: block.emit for block in blocks}
+    selects = {block.name: read_select(block, file) for block in blocks}
+    for block in reversed(blocks):
+        select, emit = selects[block.name], emits[block.name]
+        if keeps_state(select) or emit is None:
+            continue
+        inside = [name for name in select.reads if name in emits]
+        for name in inside:
+            emits[name] = emits[name] or emit
+        emits[block.name] = None if inside else emit
+    for block in blocks:
+        select = selects[block.name]
+        if emits[block.name] is None and keeps_state(select) and block.block_of:
+            emits[block.name] = _usual(select)
+    return [replace(block, emit=emits[block.name]) for block in blocks]
+
+
+def _usual(select: Select) -> Emit | None:
+    if select.distinct is not None:
+        return None  # a row comes out when it is new
+    has_window = any(is_window(words) for words in select.keys)
+    return Emit.ON_WINDOW_CLOSE if has_window else Emit.ON_UPDATE

@@ -1,0 +1,182 @@
+"""Streams that keep rows: SELECT DISTINCT, and the first rows of each key (ranks.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+from lamina.pipeline.aggregate_lists import unsorted
+from lamina.pipeline.expressions import is_reference, sign
+from lamina.pipeline.keys import Names
+from lamina.pipeline.plans import Aggregation
+from lamina.pipeline.ranks import Ranked
+from lamina.pipeline.select import Item, Select, quoted
+from lamina.state.merge import Merge
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column of a SELECT DISTINCT."""
+
+    text: str
+    name: str
+    meaning: str
+    at: int  # where it stands
+    column: str | None  # of the input, if it is no more than that
+    is_rank: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRows:
+    """A SELECT over an input with these *columns*; Spark is asked for types."""
+
+    select: Select
+    columns: Collection[str]
+    names: Names
+    type_of: Callable[[str], str]
+
+    def distinct(self, times: Collection[str]) -> Aggregation:
+        """Every column is a key, and there is nothing else: a row is new, or it is known.
+
+        If one of them is the event time, what is older than the watermark is late, and forgotten.
+        """
+        columns = list(self._columns())
+        self._check_names(columns)
+        names, texts = [each.name for each in columns], [each.text for each in columns]
+        keys = tuple(f"k{index}" for index in range(len(columns)))
+        timed = [key for key, each in zip(keys, columns, strict=True) if each.column in times]
+        listed = ", ".join(keys)
+        expressions = ", ".join(f"{t} AS {k}" for t, k in zip(texts, keys, strict=True))
+        groups = f" GROUP BY {', '.join(map(as_key, texts))}"
+        return Aggregation(
+            keys=keys,
+            time=timed[0] if timed else None,
+            merges=(),
+            outputs=tuple(names),
+            _partial=(listed, expressions, after_table(self.select), groups),
+            _final=(keys, listed, ""),
+            columns=keys,
+            meanings=tuple(each.meaning for each in columns),
+            key_outputs=tuple(names),
+            placed=tuple((each.text, each.at) for each in columns),
+            is_distinct=True,
+        )
+
+    def top(self, ranked: Ranked, limit: int | None) -> Aggregation:
+        """The first rows of each key, as one sorted list; rows come out of it with their rank."""
+        assert limit is not None, "checked before"
+        names = self.names
+        columns = list(self._columns(ranked.item))
+        self._check_names(columns)
+        parts = {names.spelled(words): words for words in ranked.partition}
+        keys = {spelled: f"k{i}" for i, spelled in enumerate(parts)}
+        fields = [f"'o{i}', {self.select.text(each)}" for i, each in enumerate(ranked.order)]
+        outputs: list[str] = []
+        for number, each in enumerate(columns):
+            if each.is_rank:
+                outputs.append("CAST(rank + 1 AS INT)")
+            elif each.meaning in keys:
+                outputs.append(keys[each.meaning])
+            else:
+                fields.append(f"'c{number}', {each.text}")
+                outputs.append(f"row.c{number}")
+        collected = f"collect_list(named_struct({', '.join(fields)}))"
+        self._check_sorted(ranked, collected)
+        sort = f"sort_array({collected}{', false' if ranked.descending else ''})"
+        texts = [self.select.text(words) for words in parts.values()]
+        named = [f"{text} AS {key}" for text, key in zip(texts, keys.values(), strict=True)]
+        options: dict[str, int | bool | str] = {"limit": limit}
+        if ranked.descending:
+            options["descending"] = True
+        by = ", ".join(names.spelled(each) for each in ranked.order)
+        return Aggregation(
+            keys=tuple(keys.values()),
+            time=None,
+            merges=(Merge("list_sorted", ("p0",), options),),
+            outputs=tuple(each.name for each in columns),
+            _partial=(
+                ", ".join([*keys.values(), "p0"]),
+                ", ".join([*named, f"slice({sort}, 1, {limit}) AS p0"]),
+                after_table(self.select),
+                f" GROUP BY {', '.join(map(as_key, texts))}" if texts else "",
+            ),
+            _final=(
+                tuple(outputs),
+                ", ".join([*keys.values(), "posexplode_outer(p0) AS (rank, row)"]),
+                "rank IS NOT NULL",
+            ),
+            meanings=(*keys, f"first {limit} by {by}{' desc' if ranked.descending else ''}"),
+            key_outputs=_top_keys(columns, list(keys), limit),
+            placed=tuple((t, w[0].start) for t, w in zip(texts, parts.values(), strict=True)),
+            has_lists=True,
+        )
+
+    def _check_sorted(self, ranked: Ranked, collected: str) -> None:
+        """Rows of one rank are told apart by all their values, so all must have an order."""
+        kind = self.type_of(f"sort_array({collected})").removeprefix("array<")
+        if unsorted(kind) is not None:
+            raise self.select.script.bad(
+                f"row_number() over rows of type {kind.removesuffix('>')}: some have no order here",
+                ranked.at,
+                "Rank a key and what it is ordered by; arrays, maps and variants cannot be kept",
+            )
+
+    def _columns(self, rank: int | None = None) -> Iterator[_Column]:
+        """The columns of the SELECT list; of `*` those of the input."""
+        for index, item in enumerate(self.select.items):
+            if index == rank:
+                at = item.words[0].start
+                yield _Column("", output_name(self.select, item, index), "", at, None, is_rank=True)
+                continue
+            words, at = item.words, item.words[0].start
+            if words[-1].upper == "*" and (len(words) == 1 or sign(words, len(words) - 2) == "."):
+                for name in self.columns:
+                    yield _Column(quoted(name), name, name.lower(), at, name.lower())
+                continue
+            is_one = len(self.names.elements(words)) == 1
+            column = words[-1].text.lower() if is_one and words[-1].is_name else None
+            name, meaning = output_name(self.select, item, index), self.names.spelled(words)
+            yield _Column(self.select.text(words), name, meaning, at, column)
+
+    def _check_names(self, columns: list[_Column]) -> None:
+        seen: set[str] = set()
+        for each in columns:
+            if each.name.lower() in seen:
+                raise self.select.script.bad(
+                    f"two columns are called {each.name!r}", each.at, "Use AS"
+                )
+            seen.add(each.name.lower())
+
+
+def _top_keys(columns: list[_Column], keys: list[str], limit: int) -> tuple[str, ...] | None:
+    """What tells a row from all others: its key, and its rank unless there is only one."""
+    found = {each.meaning: each.name for each in columns if not each.is_rank}
+    ranks = [each.name for each in columns if each.is_rank]
+    if any(key not in found for key in keys) or (limit > 1 and not ranks):
+        return None
+    return (*(found[key] for key in keys), *(ranks if limit > 1 else ()))
+
+
+def after_table(select: Select) -> str:
+    """The name of the input, and the condition."""
+    where = f" WHERE {select.text(select.where)}" if select.where else ""
+    return f" AS {quoted((select.alias or select.table).text)}{where}"
+
+
+def output_name(select: Select, item: Item, index: int) -> str:
+    """The name of an output column: as given, or of the column that it is."""
+    if item.alias is not None:
+        return item.alias
+    words = item.words
+    if words[0].upper == "*" or (words[-1].upper == "*" and sign(words, len(words) - 2) == "."):
+        raise select.script.bad("* in a stream with GROUP BY: name the columns", words[-1])
+    path = words[::2]
+    dots = all(word.upper == "." for word in words[1::2])
+    if dots and len(words) % 2 and all(word.is_name for word in path) and is_reference(words, 0):
+        return words[-1].text
+    raise select.script.bad(f"column {index + 1} has no name", words[0], "Use AS")
+
+
+def as_key(text: str) -> str:
+    """A key in GROUP BY, where a bare number would be the place of an item."""
+    return f"({text})" if text.isdecimal() else text

@@ -1,0 +1,29 @@
+"""The EMIT clause of a query: when the rows of its aggregates come out."""
+
+from __future__ import annotations
+
+from lamina.pipeline.expressions import Words, ends_operand
+from lamina.pipeline.model import Emit
+from lamina.pipeline.tokens import Script
+
+_EMITS = "There are EMIT ON WINDOW CLOSE and EMIT ON UPDATE"
+
+
+def split_emit(script: Script, words: Words) -> tuple[Words, Emit | None]:
+    """A query without its EMIT clause, and what that says; a column may be called emit."""
+    said = [word.upper if word.depth == words[0].depth else "" for word in words]
+    at = next(
+        (i for i in reversed(range(len(said) - 1)) if said[i : i + 2] == ["EMIT", "ON"]), None
+    )
+    if at is None:
+        if len(said) > 2 and said[-2] == "EMIT" and ends_operand(words, len(words) - 3):
+            raise script.bad(f"EMIT {said[-1]} is not known", words[-2], _EMITS)
+        return words, None
+    match said[at + 2 :]:
+        case ["WINDOW", "CLOSE"]:
+            return words[:at], Emit.ON_WINDOW_CLOSE
+        case ["UPDATE"]:
+            return words[:at], Emit.ON_UPDATE
+        case _:
+            shown = script.slice(words[at:])
+            raise script.bad(f"{shown} is not known", words[at], _EMITS)

@@ -1,0 +1,147 @@
+"""Top n: row_number() OVER (PARTITION BY key ORDER BY x), with a condition that says how many.
+
+    SELECT ... FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY x DESC) AS n FROM t)
+    WHERE n <= 3
+
+    SELECT ... FROM t QUALIFY row_number() OVER (PARTITION BY k ORDER BY x DESC) = 1
+
+Of each key the n first rows are kept, in one sorted list (the merge function list_sorted).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from lamina.pipeline.expressions import Words, by_comma, closing, sign
+from lamina.pipeline.tokens import Script, Word, whole_number
+
+FUNCTION = "ROW_NUMBER"
+_OTHERS = ("RANK", "DENSE_RANK", "NTILE", "LAG", "LEAD", "PERCENT_RANK", "CUME_DIST")
+ADVICE = (
+    "There is row_number() OVER (PARTITION BY key ORDER BY x) with QUALIFY ... <= n, or inside of "
+    "FROM (...) WHERE its_name <= n"
+)
+_TURNED = {"<=": ">=", "<": ">", ">=": "<=", ">": "<", "=": "=", "==": "=="}
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """What rows are ranked by."""
+
+    at: Word
+    partition: tuple[Words, ...]
+    order: tuple[Words, ...]
+    descending: bool
+    item: int | None = None  # which of the SELECT list is the rank
+    limit: int | None = None  # how many rows of a key there are, if it is said here
+
+
+def is_ranking(words: Words) -> bool:
+    """Whether an expression is a call of row_number(), and nothing else."""
+    named = [sign(words, i) for i in range(5)] == [FUNCTION, "(", ")", "OVER", "("]
+    return named and closing(words, 4) == len(words) - 1
+
+
+def read_ranking(script: Script, words: Words) -> Ranked:
+    """row_number() OVER (PARTITION BY a, b ORDER BY c DESC)."""
+    inner = words[5:-1]
+    at = next(
+        (i for i, w in enumerate(inner) if w.upper == "ORDER BY" and not _deeper(w, inner)), None
+    )
+    if at is None or at + 1 == len(inner):
+        raise script.bad("row_number() without ORDER BY: which rows come first?", words[0])
+    before, order = inner[:at], inner[at + 1 :]
+    if before and (before[0].upper != "PARTITION BY" or len(before) < 2):
+        raise script.bad("PARTITION BY is expected in OVER (...)", before[0])
+    if any(w.upper in ("ROWS", "RANGE") and not _deeper(w, inner) for w in order):
+        raise script.bad("row_number() with a frame", words[0], "Leave ROWS or RANGE out")
+    keys = tuple(by_comma(before[1:])) if before else ()
+    parts = [_direction(script, each) for each in by_comma(order)]
+    if len({descending for _, descending in parts}) > 1:
+        raise script.bad(
+            "row_number() with ASC and DESC in one ORDER BY",
+            order[0],
+            "Turn one of them around: ORDER BY a DESC, -b DESC",
+        )
+    return Ranked(words[0], keys, tuple(each for each, _ in parts), parts[0][1])
+
+
+def _deeper(word: Word, inner: Words) -> bool:
+    return word.depth != inner[0].depth
+
+
+def _direction(script: Script, words: Words) -> tuple[Words, bool]:
+    """An expression of ORDER BY, and whether the greatest comes first."""
+    nulls = ""
+    if sign(words, len(words) - 2) == "NULLS":
+        words, nulls = words[:-2], words[-1].upper
+    descending = words[-1].upper == "DESC"
+    if words[-1].upper in ("ASC", "DESC"):
+        words = words[:-1]
+    if nulls and nulls != ("LAST" if descending else "FIRST"):
+        usual = "NULLS LAST" if descending else "NULLS FIRST"
+        raise script.bad(
+            f"row_number() with NULLS {nulls}", words[0], f"Spark's own order is {usual}; use it"
+        )
+    return words, descending
+
+
+def check_over(script: Script, words: Words, index: int) -> None:
+    """OVER at *index* belongs to a row_number() that stands alone, or is refused."""
+    opened = next((i for i in reversed(range(index - 1)) if sign(words, i) == "("), 0)
+    name = sign(words, opened - 1)
+    if name == FUNCTION and opened == index - 2:
+        return
+    called = f"{name.lower()}() OVER" if name else "OVER"
+    reason = "window functions look at rows that have not come yet"
+    more = " Ranks with ties would keep rows without a limit." if name in _OTHERS[:2] else ""
+    raise script.bad(f"{called} in a stream: {reason}.{more}", words[index], ADVICE)
+
+
+def limit_in(words: Words, is_rank: Callable[[Words], bool]) -> int | None:
+    """The greatest rank that a condition lets through, if one of its ANDs says so."""
+    found = [limit for each in _ands(words) if (limit := _limit(each, is_rank)) is not None]
+    return min(found, default=None)
+
+
+def _ands(words: Words) -> Iterator[Words]:
+    """The parts of a condition that all must hold; one with an OR is a single part."""
+    top = [w.upper if w.depth == words[0].depth else "" for w in words] if words else []
+    if "OR" in top:
+        yield words
+        return
+    start, between = 0, False
+    for index, name in enumerate(top):
+        if name == "BETWEEN":
+            between = True
+        elif name == "AND" and between:
+            between = False
+        elif name == "AND":
+            yield words[start:index]
+            start = index + 1
+    yield words[start:]
+
+
+def _limit(words: Words, is_rank: Callable[[Words], bool]) -> int | None:
+    """n of `rank <= n`, `n >= rank`, `rank < n`, `rank = n`, `rank BETWEEN 1 AND n`."""
+    for index, word in enumerate(words):
+        left, right = words[:index], words[index + 1 :]
+        if word.upper == "BETWEEN" and is_rank(left) and sign(right, 1) == "AND":
+            return _number(right[2:])
+        if word.upper in _TURNED and left and right and word.depth == words[0].depth:
+            if is_rank(left):
+                return _bounded(word.upper, _number(right))
+            if is_rank(right):
+                return _bounded(_TURNED[word.upper], _number(left))
+    return None
+
+
+def _number(words: Sequence[Word]) -> int | None:
+    return whole_number(words[0].text) if len(words) == 1 and words[0].is_number else None
+
+
+def _bounded(sign_: str, number: int | None) -> int | None:
+    if number is None or sign_ in (">=", ">"):
+        return None
+    return number - 1 if sign_ == "<" else number

@@ -1,0 +1,398 @@
+"""Streams of a pipeline, compiled against a live Spark: types and aggregates are Spark's to say.
+
+Each stream becomes a job of every epoch, and so does each block with state (pipeline/blocks.py). A
+block without state is put into the text of what reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from lamina.connectors.file_frames import ddl
+from lamina.connectors.opening import bad_row_streams, bad_rows_ddl
+from lamina.engine.model import OperatorPlan
+from lamina.engine.plans import EnginePlan, StreamPlan
+from lamina.engine.ports import Change, Output
+from lamina.engine.steps import Merges
+from lamina.engine.task import ROWS
+from lamina.errors import BadPipeline
+from lamina.format.canonical import Json
+from lamina.format.manifest import pipeline_hash
+from lamina.pipeline.compile import compile_select
+from lamina.pipeline.digests import digests_of, hash_of, words_of
+from lamina.pipeline.model import DeclaredSource, Emit, Pipeline, Stream
+from lamina.pipeline.nesting import has_star, name_of, plain_column
+from lamina.pipeline.plans import Aggregation, Stateless
+from lamina.pipeline.select import Select, block_name, quoted, read_select
+from lamina.pipeline.tokens import bad_at
+from lamina.pipeline.variables import filled
+from lamina.spark.frames import arrow_schema, view
+from lamina.spark.internals import is_aggregate
+from lamina.spark.plan_checks import (
+    check_final,
+    check_keys,
+    check_names,
+    check_partial,
+    check_rows,
+    check_types,
+    check_updates,
+)
+from lamina.spark.streams import Reading, SparkStream, Views
+
+
+def compile_pipeline(
+    spark: SparkSession, pipeline: Pipeline, order: tuple[str, ...], *, name: str, file: str
+) -> tuple[EnginePlan, dict[str, SparkStream]]:
+    """Every stream in its order, each over the schema of what it reads."""
+    compiler = _Compiler(spark, pipeline, file)
+    for each in order:
+        compiler.add(pipeline.streams[each])
+    kept = bad_row_streams(pipeline)
+    for each, source in kept.items():
+        compiler.add_bad_rows(each, source)
+    digests = digests_of(pipeline, compiler.selects)
+    plan = EnginePlan(
+        pipeline=name,
+        pipeline_hash=hash_of(pipeline, digests),
+        definitions=digests,
+        streams=tuple(compiler.plans),
+        sinks={s.name: compiler.named[s.stream.lower()] for s in pipeline.sinks.values()}
+        | dict(zip(kept, kept, strict=True)),
+        delays_us={
+            source.name: source.watermark.delay_us
+            for source in pipeline.sources.values()
+            if source.watermark is not None
+        },
+        connectors={source.name: source.format for source in pipeline.sources.values()},
+    )
+    return plan, compiler.streams
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What can be read, as those that read it need to know it."""
+
+    schema: StructType
+    sources: frozenset[str]  # all that its rows come from
+    meaning: Json  # what state over it depends on
+    change: Change = Change.APPEND
+    keys: tuple[str, ...] | None = None  # columns that tell its rows apart, if that is known
+    times: frozenset[str] = frozenset()  # its columns that are event times, in lower case
+    inlined: SparkStream | None = None  # a block that is a part of what reads it
+
+
+@dataclass(slots=True)
+class _Compiler:
+    spark: SparkSession
+    pipeline: Pipeline
+    file: str
+    named: dict[str, str] = field(init=False)
+    streams: dict[str, SparkStream] = field(default_factory=dict)
+    plans: list[StreamPlan] = field(default_factory=list)
+    selects: dict[str, Json] = field(default_factory=dict)
+    _known: dict[str, _Known] = field(init=False)
+
+    def __post_init__(self) -> None:
+        pipeline = self.pipeline
+        self.named = {each.lower(): each for each in (*pipeline.sources, *pipeline.streams)}
+        self._known = {
+            name: _Known(
+                _source_schema(self.spark, source),
+                frozenset({name}),
+                _meaning(source),
+                times=frozenset({source.watermark.column.lower()} if source.watermark else ()),
+            )
+            for name, source in pipeline.sources.items()
+        }
+
+    def add(self, stream: Stream) -> None:
+        """Compile a stream over what is known so far."""
+        select = read_select(stream, self.file)
+        reads = [self.named[each.lower()] for each in select.reads]
+        inputs = [self._known[name] for name in reads]
+        self.selects[stream.name] = words_of(select, stream.variables)
+        meaning: Json = [self.selects[stream.name], *(each.meaning for each in inputs)]
+        if stream.top is not None:
+            meaning = [meaning, stream.top]
+        reading = Reading(
+            tuple(each.inlined or name for name, each in zip(reads, inputs, strict=True))
+        )
+        sources = frozenset(source for each in inputs for source in each.sources)
+        *parts, made = _compile(self.spark, stream, reading, inputs, self.file)
+        for part in parts:
+            self._add(part, stream, meaning, sources, _output(part, select, inputs))
+        output = _output(made, select, inputs)
+        if _is_inlined(stream, made):
+            self.streams[stream.name] = made
+        else:
+            self._add(made, stream, meaning, sources, output)
+        self._known[stream.name] = _Known(
+            made.output,
+            sources,
+            meaning,
+            output.change,
+            output.keys,
+            _times(select, made, inputs),
+            made if _is_inlined(stream, made) else None,
+        )
+
+    def _add(
+        self,
+        block: SparkStream,
+        stream: Stream,
+        meaning: Json,
+        sources: frozenset[str],
+        output: Output,
+    ) -> None:
+        """A job of every epoch: the stream itself, or a block that only it needs."""
+        if block.name in self.streams or (block.name != stream.name and block.name in self._known):
+            message = f"{block.name!r} is the name of a block of {stream.name!r}"
+            raise bad_at(message, self.file, stream.place, "Give the other stream another name")
+        block = replace(block, schemas={name: self._schema(name) for name in block.inputs})
+        operators = {}
+        if block.operator is not None:
+            operator = replace(block.operator, definition=pipeline_hash(meaning))
+            block = replace(block, operator=operator)
+            operators = {block.name: operator}
+        self.streams[block.name] = block
+        is_whole = block.name == stream.name
+        self.plans.append(
+            StreamPlan(
+                block.name,
+                block.inputs,
+                sources,
+                operators,
+                output,
+                block_of=stream.block_of if is_whole else stream.block_of or stream.name,
+                is_counted=is_whole,
+            )
+        )
+
+    def _schema(self, name: str) -> StructType:
+        known = self._known.get(name)
+        return known.schema if known is not None else self.streams[name].output
+
+    def add_bad_rows(self, name: str, source: DeclaredSource) -> None:
+        """The stream of a source's bad rows: staged, committed and published like any other."""
+        stream = Stream(name, "SELECT * FROM bad_rows", place=source.place)
+        kept = self.spark.createDataFrame([], bad_rows_ddl(source, file=self.file)).schema
+        inputs = [_Known(kept, frozenset({source.name}), None)]
+        reading = Reading((source.name,))
+        (made,) = _compile(self.spark, stream, reading, inputs, self.file)
+        made = replace(made, of_bad_rows=True)
+        output = _output(made, read_select(stream, self.file), inputs)
+        self._add(made, stream, None, inputs[0].sources, output)
+
+
+def _is_inlined(stream: Stream, made: SparkStream) -> bool:
+    return bool(stream.block_of) and isinstance(made.plan, Stateless)
+
+
+def _times(select: Select, made: SparkStream, inputs: Sequence[_Known]) -> frozenset[str]:
+    """Columns that are still the event time of every input."""
+    if len(inputs) > 1:
+        places = [
+            {i for i, column in enumerate(each.schema.names) if column.lower() in each.times}
+            for each in inputs
+        ]
+        return frozenset(made.output.names[i].lower() for i in set.intersection(*places))
+    if isinstance(made.plan, Aggregation) and not made.plan.is_distinct:
+        return frozenset()
+    (before,) = (each.times for each in inputs)
+    passed = _passed_on(select, made)
+    return frozenset(passed[name].lower() for name in before if name in passed)
+
+
+def _passed_on(select: Select, made: SparkStream) -> dict[str, str]:
+    """Columns of the input that come out as they are: their names in lower case, and the new ones.
+
+    Of two copies of one column, the first.
+    """
+    passed: dict[str, str] = {}
+    for item in select.items:
+        column, name = plain_column(select, item.words), name_of(item)
+        if column is not None and name is not None:
+            passed.setdefault(column, name)
+    if has_star(select):
+        listed = {name_of(item) for item in select.items}
+        for name in made.output.names:
+            if name.lower() not in listed:
+                passed.setdefault(name.lower(), name)
+    return passed
+
+
+def _output(stream: SparkStream, select: Select, inputs: Sequence[_Known]) -> Output:
+    """What its rows do to those before them, and what tells them apart."""
+    schema = pa.ipc.read_schema(pa.py_buffer(stream.arrow_output))
+    if stream.operator is None or not isinstance(stream.plan, Aggregation):
+        read = inputs[0]
+        passed = _passed_on(select, stream)
+        known = read.keys is not None and all(key.lower() in passed for key in read.keys)
+        keys = tuple(passed[key.lower()] for key in read.keys or ()) if known else None
+        return Output(schema, read.change, keys if len(inputs) == 1 else None)
+    closes = stream.operator.emit is Emit.ON_WINDOW_CLOSE
+    change = Change.APPEND if closes or stream.plan.is_distinct else Change.UPSERT
+    return Output(schema, change, stream.plan.key_outputs, stream.plan.key_choices)
+
+
+def _meaning(source: DeclaredSource) -> Json:
+    """What of a source its readers' state depends on; where it is may change."""
+    columns = [column.definition() for column in source.columns]
+    return [columns, None if source.watermark is None else source.watermark.column.lower()]
+
+
+def _together(
+    spark: SparkSession, stream: Stream, inputs: Sequence[_Known], file: str
+) -> StructType:
+    """The columns of all inputs, as UNION ALL gives them."""
+    if len(inputs) == 1:
+        return inputs[0].schema
+    frames = [spark.createDataFrame([], each.schema) for each in inputs]
+    columns = {len(each.schema.names) for each in inputs}
+    if len(columns) > 1:
+        listed = ", ".join(str(len(each.schema.names)) for each in inputs)
+        raise bad_at(
+            f"the parts of UNION ALL have different numbers of columns: {listed}",
+            file,
+            stream.place,
+        )
+    return reduce(DataFrame.union, frames).schema
+
+
+def _compile(
+    spark: SparkSession,
+    stream: Stream,
+    reading: Reading,
+    inputs: Sequence[_Known],
+    file: str,
+) -> list[SparkStream]:
+    """The stream, after the blocks that only it needs."""
+    select = read_select(stream, file)
+    try:
+        given = spark.createDataFrame([], _together(spark, stream, inputs, file))
+        with view(given, f"check of {stream.name}") as name:
+
+            def analysed(expression: str) -> DataFrame:
+                known_as = quoted((select.alias or select.table).text)
+                text = f"SELECT {expression} AS x FROM {name} AS {known_as}"  # noqa: S608  a check
+                return spark.sql(filled(text, stream.variables))
+
+            plan = compile_select(
+                select,
+                columns=given.columns,
+                type_of=lambda text: analysed(text).schema["x"].dataType.simpleString(),
+                is_aggregate=lambda function: is_aggregate(spark, function),
+                times=frozenset.intersection(*(each.times for each in inputs)),
+                top=stream.top,
+            )
+            if isinstance(plan, Stateless):
+                plan = plan.filled(stream.variables)
+                rows = spark.sql(plan.sql(name))
+                check_rows(rows, select)
+                if any(each.change is not Change.APPEND for each in inputs):
+                    check_updates(rows, select)
+                check_names(rows.columns, select)
+                check_types(rows.schema, select)
+                columns = arrow_schema(rows).serialize().to_pybytes()
+                return [SparkStream(stream.name, reading, plan, rows.schema, columns)]
+            check_names(plan.outputs, select)
+            for each in (plan, *(part.values for part in plan.distincts)):
+                check_keys(select, each, analysed)
+            over = _Over(spark, select, reading, name)
+            return over.aggregations(stream, plan.filled(stream.variables))
+    except PySparkException as error:
+        where = f"{file}:{stream.place.line}:{stream.place.column}"
+        raise BadPipeline(
+            f"the stream {stream.name!r}: {_first_line(error)}", where=where
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Over:
+    """Aggregations of one SELECT over a view with the columns of its input."""
+
+    spark: SparkSession
+    select: Select
+    reading: Reading
+    view: str
+
+    def aggregations(self, stream: Stream, plan: Aggregation) -> list[SparkStream]:
+        """An aggregation, after the blocks that keep the values of its DISTINCT aggregates."""
+        made: list[SparkStream] = []
+        views = {_INPUT: self.view}
+        with ExitStack() as opened:
+            for part in plan.distincts:
+                called = block_name(stream.name, part.name)
+                block = self._aggregation(called, part.values, Emit.ON_UPDATE, views)
+                frame = self.spark.createDataFrame([], block.output)
+                views[called] = opened.enter_context(view(frame, f"block {called}"))
+                made.append(block)
+            emit = stream.emit or Emit.ON_UPDATE
+            names = tuple(each.name for each in made)
+            return [*made, self._aggregation(stream.name, plan, emit, views, names)]
+
+    def _aggregation(
+        self,
+        name: str,
+        plan: Aggregation,
+        emit: Emit,
+        views: Views,
+        distincts: tuple[str, ...] = (),
+    ) -> SparkStream:
+        spark, select = self.spark, self.select
+        simple = Reading((_INPUT,))  # one view, whatever it will be made of
+        draft = SparkStream(name, simple, plan, StructType(), b"", distincts=distincts)
+        partial = spark.sql(draft.partial(views)).drop(ROWS)
+        state = StructType([_nullable(each) for each in partial.schema])
+        plain = replace(draft, distincts=())
+        check_partial(spark.sql(plain.partial(views)), select)
+        with view(spark.createDataFrame([], state), f"state of {name}") as state_view:
+            output = spark.sql(draft.final(state_view))
+            check_types(output.schema, select)
+            check_final(output, select, makes_rows=plan.has_lists)
+            columns = arrow_schema(output).serialize().to_pybytes()
+            schema = output.schema
+        arrow = arrow_schema(spark.createDataFrame([], state))
+        keys = pa.schema([arrow.field(key) for key in draft.keys])
+        values = pa.schema([each for each in arrow if each.name not in draft.keys])
+        operator = OperatorPlan(
+            key_schema=keys.serialize().to_pybytes(),
+            value_schema=values.serialize().to_pybytes(),
+            step=Merges(plan.merges),
+            time=plan.time,
+            emit=emit,
+            meanings=draft.meanings,
+        )
+        return SparkStream(
+            name, self.reading, plan, schema, columns, {}, state, operator, distincts
+        )
+
+
+_INPUT = ""
+"""What stands for all that is read, while types are asked for; no input has this name."""
+
+
+def _source_schema(spark: SparkSession, source: DeclaredSource) -> StructType:
+    try:
+        return spark.createDataFrame([], ddl(source.columns)).schema
+    except PySparkException as error:
+        raise BadPipeline(
+            f"the columns of {source.name!r}: {_first_line(error)}", where=str(source.place)
+        ) from error
+
+
+def _nullable(field: Any) -> Any:
+    return type(field)(field.name, field.dataType, True)
+
+
+def _first_line(error: PySparkException) -> str:
+    return str(error).strip().splitlines()[0]
