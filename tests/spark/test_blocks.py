@@ -252,6 +252,7 @@ SOURCES = {
     "quotes": "symbol STRING, ts TIMESTAMP",
     "clicks": "user STRING, page STRING, country STRING, ts TIMESTAMP",
     "requests": "user STRING, latency DOUBLE, ts TIMESTAMP",
+    "sales": "country STRING, city STRING, amount DECIMAL(9,2), ts TIMESTAMP",
 }
 
 
