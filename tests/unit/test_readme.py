@@ -33,6 +33,27 @@ def test_the_pipeline_of_the_readme_passes_check_and_its_commands_exist(tmp_path
         assert CliRunner().invoke(cli, [command, "--help"]).exit_code == 0, command
 
 
+GUIDE = sorted((ROOT / "docs" / "guide").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", GUIDE, ids=lambda page: page.stem)
+def test_pipelines_of_the_guide_pass_check_and_commands_and_links_exist(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "secret")
+    text = page.read_text()
+    for sql in re.findall(r"```sql\n(?:-- Lamina\n)?(CREATE SOURCE.*?)```", text, re.DOTALL):
+        if "CREATE SINK" in sql:
+            file = tmp_path / "pipeline.sql"
+            file.write_text(sql)
+            checked = CliRunner().invoke(cli, ["check", str(file), "--no-spark"])
+            assert checked.exit_code == 0, checked.output
+    for command in re.findall(r"(?:^|`)lamina (\w+)", text, re.MULTILINE):
+        assert CliRunner().invoke(cli, [command, "--help"]).exit_code == 0, command
+    for link in re.findall(r"\]\(([^)#:]+)", text):
+        assert (page.parent / link).exists(), link
+
+
 @pytest.mark.parametrize("name", ["epoch", "ratios", "milliseconds"])
 def test_pictures_are_what_their_scripts_draw(name: str) -> None:
     picture = PICTURES / f"{name}.svg"
