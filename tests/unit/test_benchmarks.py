@@ -1,4 +1,8 @@
-"""The benchmark runs and says what it promises; how fast it is on this machine is no test."""
+"""The benchmarks run and say what they promise; how fast they are on this machine is no test.
+
+Those that start Spark or servers several times are only asked for their options, unless
+LAMINA_BENCHMARKS=all: they take minutes, and `make bench` runs them.
+"""
 
 from __future__ import annotations
 
@@ -61,10 +65,19 @@ KEYS = {
     },
 }
 NEEDS = {"engine": "pyspark", "cold": "pyspark", "connectors": "pyspark"}
+LONG = () if os.environ.get("LAMINA_BENCHMARKS") == "all" else ("cold", "connectors")
 EXACT = {"list_requests_growth": 1.0, "commit_fdatasyncs": 1.0}
 
 
-@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_benchmark_has_the_options_of_the_others(name: str) -> None:
+    pytest.importorskip(NEEDS[name], reason=f"{NEEDS[name]} is not installed: lamina[spark]")
+    script = [sys.executable, str(FOLDER / f"{name}.py"), "--help"]
+    run = subprocess.run(script, capture_output=True, text=True, check=True)
+    assert all(option in run.stdout for option in ("--quick", "--json", "--save", "--folder"))
+
+
+@pytest.mark.parametrize("name", [name for name in KEYS if name not in LONG])
 def test_a_benchmark_ends_with_one_line_of_json(name: str, tmp_path: Path) -> None:
     if name in NEEDS:
         pytest.importorskip(NEEDS[name], reason=f"{NEEDS[name]} is not installed: lamina[spark]")
