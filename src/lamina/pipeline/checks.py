@@ -101,6 +101,7 @@ class _Checks:
         names = (self._inputs.get(each.lower(), "") for each in select.reads)
         sources = [self._pipeline.sources.get(name) for name in names]
         columns = {column.name.lower() for source in sources if source for column in source.columns}
+        columns |= select.laterals.columns
         keys = read_keys(select, columns)
         known = Names(select.qualifier, columns)
         return Shape(stream, select, known, keys, keeps_state(select))

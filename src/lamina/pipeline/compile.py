@@ -14,13 +14,19 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from lamina.pipeline.aggregate_calls import WHICH, AggregateCalls, DistinctValues
-from lamina.pipeline.compile_rows import KeptRows, after_table, as_key, output_name
+from lamina.pipeline.compile_rows import (
+    KeptRows,
+    after_table,
+    as_key,
+    named_table,
+    output_name,
+)
 from lamina.pipeline.expressions import Words
 from lamina.pipeline.finals import Finals
 from lamina.pipeline.key_sets import MEANING, KeySets
 from lamina.pipeline.keys import Names, read_keys
 from lamina.pipeline.plans import Aggregation, DistinctPart, Stateless
-from lamina.pipeline.select import Select, quoted
+from lamina.pipeline.select import Select
 from lamina.pipeline.windows import window_meaning, window_text
 
 _PLAIN = re.compile(r"\(*\s*([kp]\d+)(?:\.(start|end))?\s*\)*", re.IGNORECASE)
@@ -99,9 +105,7 @@ class _Compiler:
                 "HAVING without GROUP BY or aggregates", select.having[0], "Use WHERE"
             )
         text = self._script.text
-        after = text[select.table.end :]
-        if select.alias is None:
-            after = f" AS {quoted(select.table.text)}{after}"
+        after = f"{named_table(select)}{text[select.from_end :]}"
         return Stateless(text[: select.table.start], after)
 
     def aggregation(self) -> Aggregation:

@@ -160,7 +160,12 @@ def _top_keys(columns: list[_Column], keys: list[str], limit: int) -> tuple[str,
 def after_table(select: Select) -> str:
     """The name of the input, and the condition."""
     where = f" WHERE {select.text(select.where)}" if select.where else ""
-    return f" AS {quoted((select.alias or select.table).text)}{where}"
+    return f"{named_table(select)}{where}"
+
+
+def named_table(select: Select) -> str:
+    """What follows the input in FROM: its name, and what makes several rows of each of it."""
+    return f" AS {quoted((select.alias or select.table).text)}{select.laterals.text}"
 
 
 def output_name(select: Select, item: Item, index: int) -> str:

@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from lamina.pipeline.expressions import after_dot, closing, has_implicit_alias, normal, sign
 from lamina.pipeline.grouping import Grouping, read_grouping
+from lamina.pipeline.laterals import Laterals, read_laterals, starts_lateral
 from lamina.pipeline.model import NOWHERE, START, Place, Stream
 from lamina.pipeline.ranks import (
     ADVICE,
@@ -46,7 +47,6 @@ REFUSED = {
     "INTERSECT": _TAKES_BACK,
     "MINUS": _TAKES_BACK,
     "JOIN": "joins come later",
-    "LATERAL": "put the generator into the SELECT list of a stream of its own",
     "TABLESAMPLE": "a sample would not be the same after a restart",
     "PIVOT": "write one FILTER aggregate for each column",
     "UNPIVOT": "use stack() in a stream of its own",
@@ -85,6 +85,8 @@ class Select:
     distinct: Word | None = None
     ranked: Ranked | None = None
     grouping: Grouping = field(default_factory=Grouping)
+    laterals: Laterals = field(default_factory=Laterals)
+    from_end: int = 0  # where the text of FROM ends
 
     @property
     def qualifier(self) -> str:
@@ -137,7 +139,7 @@ def _read(
     for index, word in enumerate(words[1:], 1):
         if not inner or not inner[0].start <= word.start < inner[-1].end:
             _refuse(script, words, index)
-    table, alias = _table(script, clauses["FROM"], words[0], inner, name)
+    table, alias, laterals = _table(script, clauses["FROM"], words[0], inner, name)
     distinct, listed = _distinct(script, clauses["SELECT"])
     items = tuple(_item(script, item) for item in _by_comma(script, listed, words[0]))
     grouping = read_grouping(script, clauses["GROUP BY"], [item.words for item in items])
@@ -154,6 +156,8 @@ def _read(
         distinct,
         _ranked(script, items, clauses["QUALIFY"]),
         grouping,
+        read_laterals(script, laterals),
+        clauses["FROM"][-1].end,
     )
 
 
@@ -247,6 +251,8 @@ def _refuse_clause(script: Script, words: tuple[Word, ...], index: int) -> None:
         raise script.bad(f"WINDOW in a stream: {_LOOKS_AHEAD}", word)
     if name not in REFUSED or before == "AS" or (name == "EXCEPT" and before == "*"):
         return
+    if name == "JOIN" and sign(words, index + 1) == "LATERAL":
+        return
     raise script.bad(f"{name} in a stream: {REFUSED[name]}", word, _NAME if name.isalpha() else "")
 
 
@@ -280,12 +286,14 @@ def _table(
     first: Word,
     inner: tuple[Word, ...],
     name: str,
-) -> tuple[Word, Word | None]:
-    """What is read, and the name it has here; a subquery is one word, the name of its block."""
+) -> tuple[Word, Word | None, tuple[Word, ...]]:
+    """What is read, the name it has here, and laterals; a subquery is the name of its block."""
     if not words:
         raise script.bad("a stream reads FROM a source or a stream", first)
     close = len(inner) + 1 if inner else 0
-    table, rest = words[0], words[close + 1 :]
+    more = (i for i in range(close + 1, len(words)) if starts_lateral(words, i))
+    end = next(more, len(words))
+    table, rest = words[0], words[close + 1 : end]
     if (not table.is_name and not inner) or any(word.upper == "," for word in rest):
         raise script.bad(
             "a stream reads FROM one source or stream", table, "Joins are not supported yet"
@@ -299,7 +307,7 @@ def _table(
     if inner:
         called = block_name(name, alias.text.lower() if alias else "subquery")
         table = replace(table, text=called, end=words[close].end, is_quoted=True)
-    return table, alias
+    return table, alias, words[end:]
 
 
 def _by_comma(script: Script, words: tuple[Word, ...], first: Word) -> Iterator[tuple[Word, ...]]:

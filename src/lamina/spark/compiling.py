@@ -28,15 +28,16 @@ from lamina.errors import BadPipeline
 from lamina.format.canonical import Json
 from lamina.format.manifest import pipeline_hash
 from lamina.pipeline.compile import compile_select
+from lamina.pipeline.compile_rows import named_table
 from lamina.pipeline.digests import digests_of, hash_of, words_of
 from lamina.pipeline.model import DeclaredSource, Emit, Pipeline, Stream
-from lamina.pipeline.nesting import has_star, name_of, plain_column
 from lamina.pipeline.plans import Aggregation, Stateless
-from lamina.pipeline.select import Select, block_name, quoted, read_select
+from lamina.pipeline.select import Select, block_name, read_select
 from lamina.pipeline.tokens import bad_at
 from lamina.pipeline.variables import filled
 from lamina.spark.frames import arrow_schema, view
 from lamina.spark.internals import is_aggregate
+from lamina.spark.known import Known, output_of, times_of
 from lamina.spark.plan_checks import (
     check_final,
     check_keys,
@@ -77,19 +78,6 @@ def compile_pipeline(
     return plan, compiler.streams
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What can be read, as those that read it need to know it."""
-
-    schema: StructType
-    sources: frozenset[str]  # all that its rows come from
-    meaning: Json  # what state over it depends on
-    change: Change = Change.APPEND
-    keys: tuple[str, ...] | None = None  # columns that tell its rows apart, if that is known
-    times: frozenset[str] = frozenset()  # its columns that are event times, in lower case
-    inlined: SparkStream | None = None  # a block that is a part of what reads it
-
-
 @dataclass(slots=True)
 class _Compiler:
     spark: SparkSession
@@ -99,13 +87,13 @@ class _Compiler:
     streams: dict[str, SparkStream] = field(default_factory=dict)
     plans: list[StreamPlan] = field(default_factory=list)
     selects: dict[str, Json] = field(default_factory=dict)
-    _known: dict[str, _Known] = field(init=False)
+    _known: dict[str, Known] = field(init=False)
 
     def __post_init__(self) -> None:
         pipeline = self.pipeline
         self.named = {each.lower(): each for each in (*pipeline.sources, *pipeline.streams)}
         self._known = {
-            name: _Known(
+            name: Known(
                 _source_schema(self.spark, source),
                 frozenset({name}),
                 _meaning(source),
@@ -129,19 +117,19 @@ class _Compiler:
         sources = frozenset(source for each in inputs for source in each.sources)
         *parts, made = _compile(self.spark, stream, reading, inputs, self.file)
         for part in parts:
-            self._add(part, stream, meaning, sources, _output(part, select, inputs))
-        output = _output(made, select, inputs)
+            self._add(part, stream, meaning, sources, output_of(part, select, inputs))
+        output = output_of(made, select, inputs)
         if _is_inlined(stream, made):
             self.streams[stream.name] = made
         else:
             self._add(made, stream, meaning, sources, output)
-        self._known[stream.name] = _Known(
+        self._known[stream.name] = Known(
             made.output,
             sources,
             meaning,
             output.change,
             output.keys,
-            _times(select, made, inputs),
+            times_of(select, made, inputs),
             made if _is_inlined(stream, made) else None,
         )
 
@@ -185,63 +173,16 @@ class _Compiler:
         """The stream of a source's bad rows: staged, committed and published like any other."""
         stream = Stream(name, "SELECT * FROM bad_rows", place=source.place)
         kept = self.spark.createDataFrame([], bad_rows_ddl(source, file=self.file)).schema
-        inputs = [_Known(kept, frozenset({source.name}), None)]
+        inputs = [Known(kept, frozenset({source.name}), None)]
         reading = Reading((source.name,))
         (made,) = _compile(self.spark, stream, reading, inputs, self.file)
         made = replace(made, of_bad_rows=True)
-        output = _output(made, read_select(stream, self.file), inputs)
+        output = output_of(made, read_select(stream, self.file), inputs)
         self._add(made, stream, None, inputs[0].sources, output)
 
 
 def _is_inlined(stream: Stream, made: SparkStream) -> bool:
     return bool(stream.block_of) and isinstance(made.plan, Stateless)
-
-
-def _times(select: Select, made: SparkStream, inputs: Sequence[_Known]) -> frozenset[str]:
-    """Columns that are still the event time of every input."""
-    if len(inputs) > 1:
-        places = [
-            {i for i, column in enumerate(each.schema.names) if column.lower() in each.times}
-            for each in inputs
-        ]
-        return frozenset(made.output.names[i].lower() for i in set.intersection(*places))
-    if isinstance(made.plan, Aggregation) and not made.plan.is_distinct:
-        return frozenset()
-    (before,) = (each.times for each in inputs)
-    passed = _passed_on(select, made)
-    return frozenset(passed[name].lower() for name in before if name in passed)
-
-
-def _passed_on(select: Select, made: SparkStream) -> dict[str, str]:
-    """Columns of the input that come out as they are: their names in lower case, and the new ones.
-
-    Of two copies of one column, the first.
-    """
-    passed: dict[str, str] = {}
-    for item in select.items:
-        column, name = plain_column(select, item.words), name_of(item)
-        if column is not None and name is not None:
-            passed.setdefault(column, name)
-    if has_star(select):
-        listed = {name_of(item) for item in select.items}
-        for name in made.output.names:
-            if name.lower() not in listed:
-                passed.setdefault(name.lower(), name)
-    return passed
-
-
-def _output(stream: SparkStream, select: Select, inputs: Sequence[_Known]) -> Output:
-    """What its rows do to those before them, and what tells them apart."""
-    schema = pa.ipc.read_schema(pa.py_buffer(stream.arrow_output))
-    if stream.operator is None or not isinstance(stream.plan, Aggregation):
-        read = inputs[0]
-        passed = _passed_on(select, stream)
-        known = read.keys is not None and all(key.lower() in passed for key in read.keys)
-        keys = tuple(passed[key.lower()] for key in read.keys or ()) if known else None
-        return Output(schema, read.change, keys if len(inputs) == 1 else None)
-    closes = stream.operator.emit is Emit.ON_WINDOW_CLOSE
-    change = Change.APPEND if closes or stream.plan.is_distinct else Change.UPSERT
-    return Output(schema, change, stream.plan.key_outputs, stream.plan.key_choices)
 
 
 def _meaning(source: DeclaredSource) -> Json:
@@ -251,7 +192,7 @@ def _meaning(source: DeclaredSource) -> Json:
 
 
 def _together(
-    spark: SparkSession, stream: Stream, inputs: Sequence[_Known], file: str
+    spark: SparkSession, stream: Stream, inputs: Sequence[Known], file: str
 ) -> StructType:
     """The columns of all inputs, as UNION ALL gives them."""
     if len(inputs) == 1:
@@ -272,7 +213,7 @@ def _compile(
     spark: SparkSession,
     stream: Stream,
     reading: Reading,
-    inputs: Sequence[_Known],
+    inputs: Sequence[Known],
     file: str,
 ) -> list[SparkStream]:
     """The stream, after the blocks that only it needs."""
@@ -280,12 +221,14 @@ def _compile(
     try:
         given = spark.createDataFrame([], _together(spark, stream, inputs, file))
         with view(given, f"check of {stream.name}") as name:
+            rows_of = filled(f"{name}{named_table(select)}", stream.variables)
 
             def analysed(expression: str) -> DataFrame:
-                known_as = quoted((select.alias or select.table).text)
-                text = f"SELECT {expression} AS x FROM {name} AS {known_as}"  # noqa: S608  a check
-                return spark.sql(filled(text, stream.variables))
+                text = filled(expression, stream.variables)
+                return spark.sql(f"SELECT {text} AS x FROM {rows_of}")  # noqa: S608  a check
 
+            if select.laterals.text:
+                given = spark.sql(f"SELECT * FROM {rows_of}")  # noqa: S608  a check
             plan = compile_select(
                 select,
                 columns=given.columns,

@@ -41,8 +41,10 @@ Analysed = Callable[[str], DataFrame]
 
 BINARY_COLLATION = "UTF8_BINARY"
 _PLAIN = ("Project", "Filter", "SubqueryAlias", "View")
-_ROWS = (*_PLAIN, "Generate")
-_PARTIAL = (*_ROWS, "Expand", "Aggregate")
+_SPREADS = ("Generate", "Expand")
+"""What makes several rows of one; Expand is for hopping windows."""
+_ROWS = (*_PLAIN, *_SPREADS)
+_PARTIAL = (*_ROWS, "Aggregate")
 _OWN_STREAM = "Put it into a stream of its own that reads this one"
 _KEY_TYPES = (
     BooleanType,
@@ -107,7 +109,7 @@ def check_rows(frame: DataFrame, select: Select) -> None:
 
 def check_updates(frame: DataFrame, select: Select) -> None:
     """Of a stream over one that emits on update: each row becomes one row, which replaces one."""
-    if "Generate" in AnalysedPlan(frame).spine():
+    if not set(AnalysedPlan(frame).spine()).isdisjoint(_SPREADS):
         raise select.script.bad(
             f"a function that makes several rows of one, over the updating stream "
             f"{select.reads[0]!r}: rows that an older version had would stay",

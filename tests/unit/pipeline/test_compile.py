@@ -264,7 +264,7 @@ def test_a_stateless_select_is_the_user_s_text_over_another_view() -> None:
     assert plan.sql("V") == text.replace("FROM t --", "FROM V AS `t` --")
     aliased = compiled("SELECT u.sym FROM t AS u")
     assert isinstance(aliased, Stateless)
-    assert aliased.sql("V") == "SELECT u.sym FROM V AS u"
+    assert aliased.sql("V") == "SELECT u.sym FROM V AS `u`"
 
 
 def test_a_global_aggregate_has_no_keys() -> None:

@@ -1,0 +1,77 @@
+"""What can be read, as streams that read it need to know it: schema, changes, keys, event times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from lamina.engine.ports import Change, Output
+from lamina.format.canonical import Json
+from lamina.pipeline.model import Emit
+from lamina.pipeline.nesting import has_star, name_of, plain_column
+from lamina.pipeline.plans import Aggregation
+from lamina.pipeline.select import Select
+from lamina.spark.streams import SparkStream
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What can be read, as those that read it need to know it."""
+
+    schema: StructType
+    sources: frozenset[str]  # all that its rows come from
+    meaning: Json  # what state over it depends on
+    change: Change = Change.APPEND
+    keys: tuple[str, ...] | None = None  # columns that tell its rows apart, if that is known
+    times: frozenset[str] = frozenset()  # its columns that are event times, in lower case
+    inlined: SparkStream | None = None  # a block that is a part of what reads it
+
+
+def times_of(select: Select, made: SparkStream, inputs: Sequence[Known]) -> frozenset[str]:
+    """Columns that are still the event time of every input."""
+    if len(inputs) > 1:
+        places = [
+            {i for i, column in enumerate(each.schema.names) if column.lower() in each.times}
+            for each in inputs
+        ]
+        return frozenset(made.output.names[i].lower() for i in set.intersection(*places))
+    if isinstance(made.plan, Aggregation) and not made.plan.is_distinct:
+        return frozenset()
+    (before,) = (each.times for each in inputs)
+    passed = _passed_on(select, made)
+    return frozenset(passed[name].lower() for name in before if name in passed)
+
+
+def _passed_on(select: Select, made: SparkStream) -> dict[str, str]:
+    """Columns of the input that come out as they are: their names in lower case, and the new ones.
+
+    Of two copies of one column, the first.
+    """
+    passed: dict[str, str] = {}
+    for item in select.items:
+        column, name = plain_column(select, item.words), name_of(item)
+        if column is not None and name is not None:
+            passed.setdefault(column, name)
+    if has_star(select):
+        listed = {name_of(item) for item in select.items}
+        for name in made.output.names:
+            if name.lower() not in listed:
+                passed.setdefault(name.lower(), name)
+    return passed
+
+
+def output_of(stream: SparkStream, select: Select, inputs: Sequence[Known]) -> Output:
+    """What its rows do to those before them, and what tells them apart."""
+    schema = pa.ipc.read_schema(pa.py_buffer(stream.arrow_output))
+    if stream.operator is None or not isinstance(stream.plan, Aggregation):
+        read = inputs[0]
+        passed = _passed_on(select, stream)
+        known = read.keys is not None and all(key.lower() in passed for key in read.keys)
+        keys = tuple(passed[key.lower()] for key in read.keys or ()) if known else None
+        return Output(schema, read.change, keys if len(inputs) == 1 else None)
+    closes = stream.operator.emit is Emit.ON_WINDOW_CLOSE
+    change = Change.APPEND if closes or stream.plan.is_distinct else Change.UPSERT
+    return Output(schema, change, stream.plan.key_outputs, stream.plan.key_choices)
