@@ -113,7 +113,8 @@ def _stream(pipeline: Pipeline, name: str, file: str) -> Shape:
     stream = pipeline.streams[name]
     select = read_select(stream, file)
     found = read_keys(select, _columns_of(pipeline, select.reads))
-    keys = [select.text(key.words) for key in found]
+    by = select.ranked.partition if select.ranked else [key.words for key in found]
+    keys = [select.text(words) for words in by]
     windows = [select.text(key.words) for key in found if key.is_window]
     aggregate = keeps_state(select)
     emit = stream.emit or (Emit.ON_UPDATE if aggregate else None)
@@ -122,16 +123,31 @@ def _stream(pipeline: Pipeline, name: str, file: str) -> Shape:
         "name": stream.name,
         "block_of": stream.block_of or None,
         "reads": ", ".join(select.reads),
+        "inputs": list(select.reads),
         "kind": _kind(select),
         "keys": keys,
         "window": windows[0] if windows else None,
         "emit": said or "every row, at once",
+        "kept": _kept(select, bool(windows)),
     }
+
+
+def _kept(select: Select, has_window: bool) -> str | None:
+    """How long its state is kept, as far as the text says."""
+    if not keeps_state(select):
+        return None
+    if has_window:
+        return "until the watermark passes the end of the window"
+    if select.distinct is not None:
+        return "for ever, unless the event time is one of the columns"
+    return "for ever: it grows with the number of keys"
 
 
 def _kind(select: Select) -> str:
     if select.distinct is not None:
         return "distinct"
+    if select.ranked is not None:
+        return "first rows"
     return "aggregate" if keeps_state(select) else "stateless"
 
 
@@ -141,10 +157,12 @@ def _bad_rows(name: str, source: DeclaredSource) -> Shape:
         "name": name,
         "block_of": None,
         "reads": source.name,
+        "inputs": [source.name],
         "kind": "stateless",
         "keys": [],
         "window": None,
         "emit": "every row that cannot be read",
+        "kept": None,
     }
 
 

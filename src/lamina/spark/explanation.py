@@ -8,8 +8,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from lamina.engine.task import schema_of
 from lamina.pipeline.checks import order
 from lamina.pipeline.model import Pipeline
 from lamina.spark.compiling import compile_pipeline
@@ -20,6 +22,7 @@ from lamina.spark.runner import pinned
 from lamina.spark.session import start_session, stop_session
 from lamina.spark.streams import SparkStream
 from lamina.state.meanings import names_for_people
+from lamina.state.sizes import SLOT_BYTES, width
 
 
 def explain_types(
@@ -64,4 +67,21 @@ def _columns(stream: SparkStream) -> dict[str, Any]:
             {"name": name, "type": each.dataType.simpleString(), "merge": merges.get(each.name)}
             for each, name in zip(state, names, strict=True)
         ],
+        **_size(stream),
     }
+
+
+def _size(stream: SparkStream) -> dict[str, Any]:
+    """What a key takes on disk, roughly: a number of a schema, before there is any data."""
+    if stream.operator is None:
+        return {}
+    row = schema_of(stream.operator).row
+    return {
+        "bytes_per_key": SLOT_BYTES + sum(width(field.type) for field in row),
+        "has_texts": any(_is_text(field.type) for field in row),
+        "has_lists": any(pa.types.is_list(field.type) for field in row),
+    }
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))

@@ -56,7 +56,7 @@ def test_the_text_says_the_same_and_no_secret(pipeline: Path) -> None:
         "  note       its path does not exist yet",
         "stream large: stateless, reads trades",
         "  keys       none: one group",
-        "  window     none: state is kept for ever",
+        "  kept       for ever: it grows with the number of keys",
         "  rows       a later row replaces an earlier one with the same key",
         "lost with the machine:  every epoch after the last checkpoint",
         "only Spark can tell:",
@@ -64,6 +64,45 @@ def test_the_text_says_the_same_and_no_secret(pipeline: Path) -> None:
         assert text in result.stdout
     assert "do not show this" not in result.output
     assert tree(pipeline.parent) == before
+
+
+def test_a_tree_says_what_reads_what_and_which_steps_are_jobs(tmp_path: Path) -> None:
+    file = tmp_path / "p.sql"
+    file.write_text(
+        "CREATE SOURCE t (k STRING, a BIGINT, ts TIMESTAMP) USING json OPTIONS (path 'in')"
+        " WATERMARK ts DELAY OF INTERVAL 5 SECONDS;\n"
+        "CREATE STREAM s AS WITH p AS (SELECT k, a FROM t UNION ALL SELECT k, 0 FROM t)"
+        " SELECT k, sum(a) AS a FROM p GROUP BY k EMIT ON UPDATE;\n"
+        "CREATE STREAM d AS SELECT DISTINCT k FROM t;\n"
+        "CREATE STREAM n AS SELECT k, a FROM t"
+        " QUALIFY row_number() OVER (PARTITION BY k ORDER BY a) = 1 EMIT ON UPDATE;\n"
+        "CREATE STREAM r AS SELECT k FROM s;\n"
+        "CREATE SINK o FROM s USING console;\nCREATE SINK o2 FROM s USING console;\n"
+        "CREATE SINK u FROM d USING console;\nCREATE SINK v FROM n USING console;\n"
+        "CREATE SINK w FROM r USING console;\n"
+    )
+    said = lamina("check", file, "--no-spark").stdout
+    assert (
+        """how rows flow, in every epoch
+  o, o2
+  └─ s: aggregate by k; a job, with state
+     └─ s.p: row by row, inside of what reads it
+        ├─ s.p.1: row by row, inside of what reads it
+        │  └─ source t
+        └─ s.p.2: row by row, inside of what reads it
+           └─ source t
+  u
+  └─ d: distinct rows; a job, with state
+     └─ source t
+  v
+  └─ n: first rows by k; a job, with state
+     └─ source t
+  w
+  └─ r: row by row; a job
+     └─ s: as above
+"""
+        in said
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import click
 
+from lamina.cli.pipeline.check_tree import flow
 from lamina.cli.support.places import PipelinePlace, pipeline_argument
 from lamina.cli.support.screen import Screen, json_option, waiting
 from lamina.cli.support.shapes import Shape
@@ -53,6 +54,9 @@ def _lines(plan: Shape) -> Iterator[str]:
     for sink in plan["sinks"]:
         yield from _sink(sink, plan["streams"])
     yield ""
+    yield "how rows flow, in every epoch"
+    yield from (f"  {line}" for line in flow(plan))
+    yield ""
     yield f"mode:                   {plan['mode']}"
     yield f"lost with the process:  {plan['lost']['process']}"
     yield f"lost with the machine:  {plan['lost']['machine']}"
@@ -68,6 +72,8 @@ def _types(plan: Shape) -> Iterator[str]:
         for column in stream["state"]:
             merge = column["merge"] or "key"
             yield f"  state      {column['name']} {column['type']} ({merge})"
+        if stream["state"]:
+            yield f"  size       {_size(stream)}"
         yield f"  columns    {_typed(stream['columns'])}"
 
 
@@ -91,9 +97,11 @@ def _stream(stream: Shape) -> Iterator[str]:
     yield f"stream {stream['name']}: {what}{stream['kind']}, reads {stream['reads']}"
     if stream["kind"] == "distinct":
         yield "  keys       all columns: every different row is kept"
-    if stream["kind"] == "aggregate":
+    if stream["kind"] in ("aggregate", "first rows"):
         yield f"  keys       {', '.join(stream['keys']) or 'none: one group'}"
-        yield f"  window     {stream['window'] or 'none: state is kept for ever'}"
+        yield f"  window     {stream['window'] or 'none'}"
+    if stream["kept"]:
+        yield f"  kept       {stream['kept']}"
     yield f"  emits      {stream['emit']}"
 
 
@@ -104,6 +112,13 @@ def _sink(sink: Shape, streams: list[Shape]) -> Iterator[str]:
     read = next(s for s in streams if s["name"].lower() == sink["stream"].lower())
     if read["emit"] == "on update":
         yield "  rows       a later row replaces an earlier one with the same key"
+
+
+def _size(stream: Shape) -> str:
+    million = f"about {stream['bytes_per_key'] * 1_000_000 / 1e6:,.0f} MB for a million keys"
+    texts = ", with 16 bytes for each text" if stream["has_texts"] else ""
+    lists = ", and what its lists hold" if stream["has_lists"] else ""
+    return million + texts + lists
 
 
 def _typed(columns: list[Shape]) -> str:
