@@ -9,16 +9,14 @@ a key, and replaces what it finds under it, is exactly once.
 from __future__ import annotations
 
 import importlib
-import sys
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lamina.connectors.kinds import DeclaredOption, Given, SinkContext, SinkKind
 from lamina.connectors.options import bad_option, option_of
 from lamina.connectors.positions import NotedPosition, NotedSink
+from lamina.engine.code import beside, line_of_error, look_in
 from lamina.engine.ports import Change, Publication
 from lamina.errors import Refused, StoreError
 from lamina.pipeline.model import DeclaredSink
@@ -63,15 +61,9 @@ class FunctionSink(NotedSink):
             message = f"the function of the sink {self.name!r} failed in epoch {epoch}"
             raise Refused(
                 f"{message}: {type(error).__name__}: {error}",
-                where=f"{self.called}, {_line(error)}",
+                where=f"{self.called}, {line_of_error(error)}",
                 advice=AGAIN,
             ) from error
-
-
-def _line(error: Exception) -> str:
-    """Where it was raised."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{last.filename}:{last.lineno}"
 
 
 def find_function(sink: DeclaredSink, given: Given) -> Function:
@@ -97,10 +89,8 @@ def find_function(sink: DeclaredSink, given: Given) -> Function:
 
 def _imported(sink: DeclaredSink, given: Given, module: str) -> Any:
     """A module of Python's path, or one beside the pipeline file, which never hides another."""
-    folder = str(Path(given.file).absolute().parent)
-    if folder not in sys.path:
-        sys.path.append(folder)
-        importlib.invalidate_caches()
+    folder = beside(given.file)
+    look_in(folder)
     try:
         return importlib.import_module(module)
     except Exception as error:

@@ -18,6 +18,7 @@ from lamina.connectors.opening import (
     missing_folders,
     sinks_of,
 )
+from lamina.engine.code import check_code
 from lamina.engine.plans import EngineSettings
 from lamina.front.locate import PipelineLike, locate
 from lamina.front.places import PipelinePlace, require_spark
@@ -66,6 +67,7 @@ def read_plan(place: PipelinePlace, pipeline: Pipeline) -> Shape:
     file = str(place.file)
     check_pipeline(pipeline, file=file)
     check_connectors(pipeline, place.folder, file=file)
+    check_code(pipeline, file=file)
     sinks = [_sink(each, delivery_of(each, file=file)) for each in sinks_of(pipeline)]
     streams = {name: _stream(pipeline, name, file) for name in order(pipeline, file=file)}
     streams |= {name: _bad_rows(name, source) for name, source in bad_row_streams(pipeline).items()}

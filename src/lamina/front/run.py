@@ -20,6 +20,7 @@ from lamina.connectors.opening import (
     named_place,
     sinks_of,
 )
+from lamina.engine.code import check_code
 from lamina.errors import SparkLost, UsageError
 from lamina.front.locate import PipelineLike, locate
 from lamina.front.options import RunOptions, settings_of
@@ -97,6 +98,7 @@ def _check(pipeline: Pipeline, settings: RunSettings) -> None:
     """What needs no Spark at all; options of sources come next, and then one is started."""
     check_pipeline(pipeline, file=settings.file)
     check_connectors(pipeline, settings.folder, file=settings.file)
+    check_code(pipeline, file=settings.file)
     sinks = {sink.name for sink in sinks_of(pipeline)}
     streams = {stream.name for stream in pipeline.streams.values() if not stream.block_of}
     _check_named("--reuse-state", "stream", settings.engine.reuse_state, streams)

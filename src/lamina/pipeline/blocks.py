@@ -30,7 +30,7 @@ _DEPTH_MAX = 50
 def unfold(stream: Stream, *, file: str) -> list[Stream]:
     """A stream as blocks, each after those that it reads; the last one is the stream itself."""
     query = _Query(stream, file)
-    if not query.has_others():
+    if stream.python is not None or not query.has_others():
         return [stream]
     return _with_emits(_with_limits(list(query.blocks()), file), file)
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from lamina.pipeline.cursor import Cursor
 from lamina.pipeline.definitions import UNITS_US, Definitions, delay_us, event_time
 from lamina.pipeline.model import (
     NOWHERE,
+    Code,
     Column,
+    DeclaredFunction,
     DeclaredSink,
     DeclaredSource,
     Emit,
+    FrameFunction,
     Option,
     Pipeline,
     Stream,
     Watermark,
 )
-from lamina.pipeline.statements import read_columns
+from lamina.pipeline.statements import VERSION, read_columns
 from lamina.pipeline.tokens import bad_at, read_script
 from lamina.pipeline.variables import Bad, check_outside, fill, used
 
@@ -54,8 +57,26 @@ class PipelineBuilder:
         self._found.add(DeclaredSource(name, read, kind, self._options(name, options), marked))
         return self
 
-    def stream(self, name: str, select: str, *, emit: Emit | None = None) -> PipelineBuilder:
-        """One SELECT over a source or a stream, without its EMIT."""
+    def stream(
+        self,
+        name: str,
+        select: str | Callable[..., Any],
+        *,
+        emit: Emit | None = None,
+        inputs: Sequence[str] = (),
+        version: str = VERSION,
+    ) -> PipelineBuilder:
+        """One SELECT over a source or a stream, without its EMIT.
+
+        Or a function of DataFrames, one for each of *inputs*, that gives a DataFrame: row by row,
+        because an epoch is cut anywhere. A new *version* says that it computes something else.
+        """
+        if callable(select):
+            self._function_stream(name, select, emit, inputs, version)
+            return self
+        if inputs or version != VERSION:
+            message = "inputs and version are for a stream that is a function"
+            raise bad_at(message, f"stream {name}", NOWHERE, "A SELECT says itself what it reads")
         script = read_script(select, f"stream {name}")
         check_outside(script, script.words)
         for word in script.words:
@@ -66,6 +87,26 @@ class PipelineBuilder:
             raise script.bad("a SELECT is expected", 0)
         variables = used(script, script.words, self._environment)
         self._found.add(Stream(name, text, emit, variables))
+        return self
+
+    def function(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        parameters: str | Mapping[str, str],
+        returns: str,
+        *,
+        arrow: bool = False,
+        version: str = VERSION,
+    ) -> PipelineBuilder:
+        """A function that SELECTs can call, with *parameters* as `"a BIGINT, b STRING"`.
+
+        It gets the values of one row; with *arrow*, `pyarrow` arrays of many. It must always give
+        the same for the same: a new *version* says that it gives something else.
+        """
+        read = self._columns(name, parameters, "function")
+        code = _code(function, version)
+        self._found.add(DeclaredFunction(name, read, returns, code, arrow))
         return self
 
     def sink(
@@ -82,10 +123,32 @@ class PipelineBuilder:
     def build(self) -> Pipeline:
         return self._found.pipeline()
 
-    def _columns(self, name: str, columns: str | Mapping[str, str]) -> tuple[Column, ...]:
+    def _function_stream(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        emit: Emit | None,
+        inputs: Sequence[str],
+        version: str,
+    ) -> None:
+        called = f"stream {name}"
+        if isinstance(inputs, str) or not inputs:
+            message = "a stream that is a function has a list of inputs"
+            raise bad_at(message, called, NOWHERE, 'Write inputs=["trades"]')
+        if len({each.lower() for each in inputs}) < len(inputs):
+            raise bad_at("an input is given twice", called, NOWHERE)
+        if emit is not None:
+            message = "a function of rows has nothing to wait for: leave out emit"
+            raise bad_at(message, called, NOWHERE)
+        python = FrameFunction(_code(function, version), tuple(inputs))
+        self._found.add(Stream(name, "", python=python))
+
+    def _columns(
+        self, name: str, columns: str | Mapping[str, str], what: str = "source"
+    ) -> tuple[Column, ...]:
         if not isinstance(columns, str):
             columns = ", ".join(f"{_quoted(column)} {kind}" for column, kind in columns.items())
-        script = read_script(f"({columns})", f"source {name}")
+        script = read_script(f"({columns})", f"{what} {name}")
         cursor = Cursor(script, script.words)
         read = read_columns(cursor)
         cursor.end("the columns")
@@ -115,11 +178,19 @@ class PipelineBuilder:
 
     def _option(self, name: str, value: str | int | bool | Callable[..., Any]) -> Option:
         if callable(value):
-            called = getattr(value, "__qualname__", type(value).__qualname__)
-            text = f"{value.__module__}:{called}"
+            text = _named(value)
             return Option(text, text, value)
         text = str(value).lower() if isinstance(value, bool) else str(value)
         return Option(text, fill(text, self._environment, _error_of(name)))
+
+
+def _code(function: Callable[..., Any], version: str) -> Code:
+    return Code(_named(function), version, function)
+
+
+def _named(function: Callable[..., Any]) -> str:
+    called = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{function.__module__}:{called}"
 
 
 def _error_of(name: str) -> Bad:

@@ -252,6 +252,13 @@ class _Checks:
     def _check_where(self, shape: Shape) -> None:
         """Rows of an updating stream are all passed on, or none of a key."""
         select, updating = shape.select, self._updating_input(shape.stream.name)
+        if updating is not None and select.is_python:
+            raise self._bad(
+                f"a Python function over the updating stream {updating!r}: which of its rows "
+                "replaces which cannot be told",
+                shape.stream,
+                f"Let {updating!r} EMIT ON WINDOW CLOSE, or read what it reads",
+            )
         if updating is not None and len(select.reads) > 1:
             raise select.script.bad(
                 f"UNION ALL over the updating stream {updating!r}: rows of one part could replace "

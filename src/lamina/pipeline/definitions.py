@@ -12,6 +12,7 @@ from lamina.pipeline.blocks import unfold
 from lamina.pipeline.model import (
     NOWHERE,
     Column,
+    DeclaredFunction,
     DeclaredSink,
     DeclaredSource,
     Pipeline,
@@ -46,11 +47,17 @@ class Definitions:
     sources: dict[str, DeclaredSource] = field(default_factory=dict)
     streams: dict[str, Stream] = field(default_factory=dict)
     sinks: dict[str, DeclaredSink] = field(default_factory=dict)
+    functions: dict[str, DeclaredFunction] = field(default_factory=dict)
     _kinds: dict[str, str] = field(default_factory=dict)
 
-    def add(self, value: DeclaredSource | Stream | DeclaredSink, at: Place = NOWHERE) -> None:
+    def add(
+        self, value: DeclaredSource | Stream | DeclaredSink | DeclaredFunction, at: Place = NOWHERE
+    ) -> None:
         """Define something; *at* is where its name stands."""
         name = value.name
+        if isinstance(value, DeclaredFunction):
+            self._add_function(value, at)
+            return
         self._check(name, at, room=_MEMORY_BYTES if isinstance(value, DeclaredSource) else 0)
         self._kinds[name.lower()] = _KINDS[type(value)]
         match value:
@@ -61,13 +68,19 @@ class Definitions:
             case DeclaredSink():
                 self.sinks[name] = value
 
+    def _add_function(self, function: DeclaredFunction, at: Place) -> None:
+        """It is called, and never read: its name is in a space of its own."""
+        if any(name.lower() == function.name.lower() for name in self.functions):
+            raise bad_at(f"the function {function.name!r} is defined twice", self.file, at)
+        self.functions[function.name] = function
+
     def pipeline(self) -> Pipeline:
         if not self._kinds:
             raise bad_at(
                 "there is no statement", self.file, NOWHERE, "A pipeline begins with CREATE SOURCE"
             )
         self._check_memories()
-        return Pipeline(self.sources, self._unfolded(), self.sinks)
+        return Pipeline(self.sources, self._unfolded(), self.sinks, self.functions)
 
     def _unfolded(self) -> dict[str, Stream]:
         """Streams and their blocks; a block has a name in the same space."""

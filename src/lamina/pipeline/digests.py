@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 from lamina.format.canonical import Json, digest_of, sha256_hex
 from lamina.ids import fold
-from lamina.pipeline.model import Pipeline
+from lamina.pipeline.expressions import calls
+from lamina.pipeline.model import DeclaredFunction, Pipeline, Stream
 from lamina.pipeline.select import Select
 
 
@@ -27,14 +28,28 @@ def digests_of(pipeline: Pipeline, selects: Mapping[str, Json]) -> dict[str, str
     return {name: digest_of(definition) for name, definition in definitions.items()}
 
 
-def words_of(select: Select, variables: Mapping[str, str]) -> Json:
-    """A SELECT without its spaces, comments and upper case; and digests of its variables."""
+def words_of(
+    select: Select, stream: Stream, functions: Mapping[str, DeclaredFunction] | None = None
+) -> Json:
+    """A SELECT without its spaces, comments and upper case; and digests of its variables.
+
+    What is Python is known by its version: that of the stream, or of the *functions* it calls.
+    """
+    if stream.python is not None:
+        return stream.python.definition()
     texts: list[Json] = [
         f"'{word.text}'" if word.is_string else word.text if word.is_quoted else word.text.lower()
         for word in select.script.words
     ]
-    values = {name: sha256_hex(value.encode()) for name, value in variables.items()}
-    return [texts, values]
+    values = {name: sha256_hex(value.encode()) for name, value in stream.variables.items()}
+    words = select.script.words
+    names = {words[index].text.lower() for index, _ in calls(words)}
+    called: dict[str, Json] = {
+        name.lower(): each.definition()
+        for name, each in (functions or {}).items()
+        if name.lower() in names
+    }
+    return [texts, values, called] if called else [texts, values]
 
 
 def hash_of(pipeline: Pipeline, digests: Mapping[str, str]) -> str:

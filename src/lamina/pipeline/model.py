@@ -1,8 +1,10 @@
 """A pipeline as a frozen value, whichever way it was written down.
 
-source   where rows come from, with their columns and, if it has one, their watermark
-stream   one SELECT over sources and other streams; one with SELECTs inside has a block for each
-sink     where the rows of a stream go
+source     where rows come from, with their columns and, if it has one, their watermark
+stream     one SELECT over sources and other streams; one with SELECTs inside has a block for each;
+           or a Python function of their rows
+sink       where the rows of a stream go
+function   the user's own Python under a name that SELECTs can call
 
 Text that came from the environment is kept apart from text that was written: only the latter is
 shown, hashed and stored.
@@ -97,6 +99,50 @@ class DeclaredSource:
 
 
 @dataclass(frozen=True, slots=True)
+class Code:
+    """The user's own Python, as `module:name`; *made* if a program has given the thing itself.
+
+    Nobody can tell from outside whether what it computes has changed: its *version* says so.
+    """
+
+    name: str
+    version: str
+    made: Callable[..., Any] | None = field(default=None, repr=False, compare=False)
+
+    def definition(self) -> Json:
+        """Where a program imports its function from may change, what it is called may not."""
+        name = self.name if self.made is None else self.name.rpartition(":")[2]
+        return [name, self.version]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameFunction:
+    """A stream that is a function of DataFrames, one for each input, row by row."""
+
+    code: Code
+    inputs: tuple[str, ...]
+
+    def definition(self) -> Json:
+        return ["function", self.code.definition(), [name.lower() for name in self.inputs]]
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredFunction:
+    """A function that SELECTs can call: of each row, or of Arrow arrays of rows."""
+
+    name: str
+    parameters: tuple[Column, ...]
+    returns: str  # a type, as Spark's DDL has it
+    code: Code
+    of_arrays: bool = False
+    place: Place = field(default=NOWHERE, compare=False)
+
+    def definition(self) -> Json:
+        parameters: list[Json] = [each.type.lower() for each in self.parameters]
+        return [parameters, self.returns.lower(), self.of_arrays, self.code.definition()]
+
+
+@dataclass(frozen=True, slots=True)
 class Stream:
     name: str
     select: str  # the user's own text, with its variables
@@ -108,6 +154,7 @@ class Stream:
     scope: tuple[tuple[str, str], ...] = ()  # names of WITH, in lower case, and their blocks
     top: int | None = None  # of rows that it ranks: how many are kept, if what reads it says so
     union: tuple[str, ...] = ()  # the blocks that it puts together; then its text is all of them
+    python: FrameFunction | None = None  # then it has no SELECT
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +175,12 @@ class DeclaredSink:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Sources, streams and sinks, by name, in the order they were written."""
+    """Sources, streams, sinks and functions, by name, in the order they were written."""
 
     sources: Mapping[str, DeclaredSource]
     streams: Mapping[str, Stream]
     sinks: Mapping[str, DeclaredSink]
+    functions: Mapping[str, DeclaredFunction] = field(default_factory=dict)
 
 
 def memory_name(source: str) -> str:

@@ -134,6 +134,10 @@ def origins(graph: Graph, name: str, column: str | None) -> Iterator[Origin]:
         yield Origin(name, column)
         return
     inputs = graph.inputs(name)
+    if select.is_python:
+        for each in inputs:
+            yield from origins(graph, each, None)
+        return
     if len(inputs) > 1:
         first = _outputs(graph, inputs[0])
         place = first.index(column) if first and column in first else None
@@ -153,6 +157,8 @@ def _outputs(graph: Graph, name: str) -> list[str | None] | None:
     select = graph.select(name)
     if select is None:
         return list(graph.columns(name))
+    if select.is_python:
+        return None
     listed: list[str | None] = []
     for item in select.items:
         if item.words[-1].upper != "*":

@@ -87,6 +87,7 @@ class Select:
     grouping: Grouping = field(default_factory=Grouping)
     laterals: Laterals = field(default_factory=Laterals)
     from_end: int = 0  # where the text of FROM ends
+    is_python: bool = False  # no SELECT at all: what its columns are of is not known
 
     @property
     def qualifier(self) -> str:
@@ -106,10 +107,11 @@ def read_select(stream: Stream, file: str) -> Select:
         file, place = f"stream {stream.name}", START
     else:
         place = stream.place
-    if stream.union:
+    if stream.union or stream.python is not None:
         text = f"SELECT * FROM {quoted(stream.name)}"  # noqa: S608  a name in quotes
         every = _read(text, file, place, stream.name, ())
-        return replace(every, reads=stream.union)
+        reads = stream.union if stream.python is None else stream.python.inputs
+        return replace(every, reads=reads, is_python=stream.python is not None)
     return _read(stream.select, file, place, stream.name, stream.scope)
 
 

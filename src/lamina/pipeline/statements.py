@@ -1,10 +1,12 @@
-"""A pipeline file: CREATE SOURCE, CREATE STREAM, CREATE SINK, with Spark's own clause words.
+"""A pipeline file: CREATE SOURCE, STREAM, SINK and FUNCTION, with Spark's own clause words.
 
 CREATE SOURCE name (column type [METADATA FROM 'what'], ...) USING format
     [OPTIONS (key 'value', ...)]
     [WATERMARK column DELAY OF INTERVAL n unit]
 CREATE STREAM name AS SELECT ... [EMIT ON WINDOW CLOSE | EMIT ON UPDATE]
 CREATE SINK name FROM stream USING format [OPTIONS (key 'value', ...)]
+CREATE FUNCTION name (parameter type, ...) RETURNS type LANGUAGE PYTHON [PARAMETER STYLE ARROW]
+    AS 'module:function' [VERSION '1']
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from lamina.pipeline.cursor import Cursor
 from lamina.pipeline.definitions import UNITS_US, Definitions, delay_us, event_time
 from lamina.pipeline.emits import split_emit
 from lamina.pipeline.model import (
+    Code,
     Column,
+    DeclaredFunction,
     DeclaredSink,
     DeclaredSource,
     Option,
@@ -28,6 +32,8 @@ from lamina.pipeline.tokens import Script, Word, read_script, whole_number
 from lamina.pipeline.variables import check_outside, error_at, fill, used
 
 _BOM = "\ufeff"
+VERSION = "1"
+"""Of Python code that does not say which."""
 
 
 def parse_pipeline(
@@ -59,7 +65,7 @@ def _statement(cursor: Cursor, found: Definitions, environment: Mapping[str, str
     if not cursor.take("CREATE"):
         raise cursor.bad(
             f"a statement begins with CREATE, not {cursor.shown()}",
-            "There are CREATE SOURCE, CREATE STREAM and CREATE SINK",
+            "There are CREATE SOURCE, CREATE STREAM, CREATE SINK and CREATE FUNCTION",
         )
     if cursor.comes("OR", "REPLACE") or cursor.comes("IF", "NOT", "EXISTS"):
         raise cursor.bad(
@@ -71,7 +77,7 @@ def _statement(cursor: Cursor, found: Definitions, environment: Mapping[str, str
             found.add(read(cursor, environment), at)
             return
     raise cursor.bad(
-        f"CREATE SOURCE, STREAM or SINK is expected, not CREATE {cursor.shown()}",
+        f"CREATE SOURCE, STREAM, SINK or FUNCTION is expected, not CREATE {cursor.shown()}",
     )
 
 
@@ -110,12 +116,47 @@ def _sink(cursor: Cursor, environment: Mapping[str, str]) -> DeclaredSink:
     return DeclaredSink(name, stream, kind, options, place)
 
 
-def read_columns(cursor: Cursor) -> tuple[Column, ...]:
+def _function(cursor: Cursor, environment: Mapping[str, str]) -> DeclaredFunction:
+    del environment  # nothing of it is a text that a variable may stand in
+    place = cursor.place()
+    name = cursor.name("a function").text
+    parameters = read_columns(cursor, "the parameters")
+    cursor.expect("RETURNS", after="the parameters")
+    returns = _up_to(cursor, "LANGUAGE", f"the type that {name} returns")
+    cursor.expect("LANGUAGE", "PYTHON", after="the type")
+    of_arrays = cursor.take("PARAMETER")
+    if of_arrays:
+        cursor.expect("STYLE", "ARROW", after="PARAMETER")
+    cursor.expect("AS", after="LANGUAGE PYTHON")
+    code = _text(cursor, "AS", "'module:function'")
+    version = _text(cursor, "VERSION", "'1'") if cursor.take("VERSION") else VERSION
+    cursor.end("CREATE FUNCTION")
+    return DeclaredFunction(name, parameters, returns, Code(code, version), of_arrays, place)
+
+
+def _up_to(cursor: Cursor, keyword: str, what: str) -> str:
+    """The text up to a keyword, which there must be."""
+    words: list[Word] = []
+    while cursor.next is not None and not cursor.comes(keyword):
+        words.append(cursor.any(what))
+    if not words:
+        raise cursor.bad(f"{what} is missing")
+    return cursor.script.slice(tuple(words))
+
+
+def _text(cursor: Cursor, after: str, example: str) -> str:
+    word = cursor.any("a text in quotes")
+    if not word.is_string or not word.text:
+        raise cursor.script.bad(f"a text in quotes follows {after}, as {example}", word)
+    return word.text
+
+
+def read_columns(cursor: Cursor, what: str = "the columns") -> tuple[Column, ...]:
     """(name type, ...): the type is Spark's, taken as it stands."""
     if not cursor.take("("):
         raise cursor.bad(
-            f"the columns in brackets are expected, not {cursor.shown()}",
-            "Columns are always given: nothing is inferred from data",
+            f"{what} in brackets are expected, not {cursor.shown()}",
+            f"{what.removeprefix('the ').capitalize()} are always given: nothing is inferred",
         )
     columns: list[Column] = []
     while True:
@@ -211,5 +252,11 @@ def _interval(cursor: Cursor) -> int:
     return delay
 
 
-_Reader: TypeAlias = "Callable[[Cursor, Mapping[str, str]], DeclaredSource | Stream | DeclaredSink]"
-_READERS: Mapping[str, _Reader] = {"SOURCE": _source, "STREAM": _stream, "SINK": _sink}
+_Statement: TypeAlias = "DeclaredSource | Stream | DeclaredSink | DeclaredFunction"
+_Reader: TypeAlias = "Callable[[Cursor, Mapping[str, str]], _Statement]"
+_READERS: Mapping[str, _Reader] = {
+    "SOURCE": _source,
+    "STREAM": _stream,
+    "SINK": _sink,
+    "FUNCTION": _function,
+}

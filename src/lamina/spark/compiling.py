@@ -10,21 +10,18 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from lamina.connectors.file_frames import ddl
 from lamina.connectors.opening import bad_row_streams, bad_rows_ddl
 from lamina.engine.model import OperatorPlan
 from lamina.engine.plans import EnginePlan, StreamPlan
 from lamina.engine.ports import Change, Output
 from lamina.engine.steps import Merges
 from lamina.engine.task import ROWS
-from lamina.errors import BadPipeline
 from lamina.format.canonical import Json
 from lamina.format.manifest import pipeline_hash
 from lamina.pipeline.compile import compile_select
@@ -35,6 +32,7 @@ from lamina.pipeline.plans import Aggregation, Stateless
 from lamina.pipeline.select import Select, block_name, read_select
 from lamina.pipeline.tokens import bad_at
 from lamina.pipeline.variables import filled
+from lamina.spark.compiling_frames import compile_frames
 from lamina.spark.frames import arrow_schema, view
 from lamina.spark.internals import is_aggregate
 from lamina.spark.known import Known, output_of, times_of
@@ -47,13 +45,16 @@ from lamina.spark.plan_checks import (
     check_types,
     check_updates,
 )
+from lamina.spark.schemas import advice_on, first_line, nullable, source_schema
 from lamina.spark.streams import Reading, SparkStream, Views
+from lamina.spark.user_functions import register_functions
 
 
 def compile_pipeline(
     spark: SparkSession, pipeline: Pipeline, order: tuple[str, ...], *, name: str, file: str
 ) -> tuple[EnginePlan, dict[str, SparkStream]]:
     """Every stream in its order, each over the schema of what it reads."""
+    register_functions(spark, pipeline, file=file)
     compiler = _Compiler(spark, pipeline, file)
     for each in order:
         compiler.add(pipeline.streams[each])
@@ -94,7 +95,7 @@ class _Compiler:
         self.named = {each.lower(): each for each in (*pipeline.sources, *pipeline.streams)}
         self._known = {
             name: Known(
-                _source_schema(self.spark, source),
+                source_schema(self.spark, source),
                 frozenset({name}),
                 _meaning(source),
                 times=frozenset({source.watermark.column.lower()} if source.watermark else ()),
@@ -107,7 +108,7 @@ class _Compiler:
         select = read_select(stream, self.file)
         reads = [self.named[each.lower()] for each in select.reads]
         inputs = [self._known[name] for name in reads]
-        self.selects[stream.name] = words_of(select, stream.variables)
+        self.selects[stream.name] = words_of(select, stream, self.pipeline.functions)
         meaning: Json = [self.selects[stream.name], *(each.meaning for each in inputs)]
         if stream.top is not None:
             meaning = [meaning, stream.top]
@@ -219,6 +220,8 @@ def _compile(
     """The stream, after the blocks that only it needs."""
     select = read_select(stream, file)
     try:
+        if stream.python is not None:
+            return [compile_frames(spark, stream, reading, [each.schema for each in inputs])]
         given = spark.createDataFrame([], _together(spark, stream, inputs, file))
         with view(given, f"check of {stream.name}") as name:
             rows_of = filled(f"{name}{named_table(select)}", stream.variables)
@@ -253,10 +256,8 @@ def _compile(
             over = _Over(spark, select, reading, name)
             return over.aggregations(stream, plan.filled(stream.variables))
     except PySparkException as error:
-        where = f"{file}:{stream.place.line}:{stream.place.column}"
-        raise BadPipeline(
-            f"the stream {stream.name!r}: {_first_line(error)}", where=where
-        ) from error
+        said = f"the stream {stream.name!r}: {first_line(error)}"
+        raise bad_at(said, file, stream.place, advice_on(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +296,7 @@ class _Over:
         simple = Reading((_INPUT,))  # one view, whatever it will be made of
         draft = SparkStream(name, simple, plan, StructType(), b"", distincts=distincts)
         partial = spark.sql(draft.partial(views)).drop(ROWS)
-        state = StructType([_nullable(each) for each in partial.schema])
+        state = StructType([nullable(each) for each in partial.schema])
         plain = replace(draft, distincts=())
         check_partial(spark.sql(plain.partial(views)), select)
         with view(spark.createDataFrame([], state), f"state of {name}") as state_view:
@@ -322,20 +323,3 @@ class _Over:
 
 _INPUT = ""
 """What stands for all that is read, while types are asked for; no input has this name."""
-
-
-def _source_schema(spark: SparkSession, source: DeclaredSource) -> StructType:
-    try:
-        return spark.createDataFrame([], ddl(source.columns)).schema
-    except PySparkException as error:
-        raise BadPipeline(
-            f"the columns of {source.name!r}: {_first_line(error)}", where=str(source.place)
-        ) from error
-
-
-def _nullable(field: Any) -> Any:
-    return type(field)(field.name, field.dataType, True)
-
-
-def _first_line(error: PySparkException) -> str:
-    return str(error).strip().splitlines()[0]

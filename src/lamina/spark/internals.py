@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -34,6 +35,7 @@ TRIED = ("4.3.0",)
 ArrowTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _MEASURES = "lamina: "
+_NUMBERS = re.compile(r"#\d+")
 _USERS_CODE = ("PythonUDF", "PythonUDAF", "ScalaUDF", "HiveSimpleUDF", "HiveGenericUDF")
 
 
@@ -230,6 +232,15 @@ def is_aggregate(spark: SparkSession, function: str) -> bool:
     return bool(java.catalog().lookupFunctionInfo(name).getGroup() == "agg_funcs")
 
 
+def is_built_in(spark: SparkSession, function: str) -> bool:
+    """Whether *function* is one that Spark comes with; `spark.catalog` does not say."""
+    java = cast(Any, spark)._jsparkSession.sessionState()  # noqa: SLF001
+    name = java.sqlParser().parseFunctionIdentifier(_quoted(function))
+    if not java.catalog().functionExists(name):
+        return False
+    return bool(java.catalog().lookupFunctionInfo(name).getSource() == "built-in")
+
+
 class AnalysedPlan:
     """What Spark made of a query before it optimises it: `explain` gives only text."""
 
@@ -244,6 +255,26 @@ class AnalysedPlan:
             names.append(str(plan.nodeName()))
             plan = children.head()
         return names
+
+    def text(self) -> str:
+        """As Spark prints it, without the numbers that it gives to every column anew."""
+        return _NUMBERS.sub("#", str(self._plan.toString()))
+
+    def above(self, views: Collection[str]) -> tuple[list[str], set[str]]:
+        """The names of all nodes above these views, and the views that there are.
+
+        Another input than these is a node, too.
+        """
+        names, found, todo = list[str](), set[str](), [self._plan]
+        while todo:
+            node = todo.pop()
+            name = str(node.nodeName())
+            if name == "SubqueryAlias" and (alias := str(node.alias())) in views:
+                found.add(alias)
+                continue
+            names.append(name)
+            todo += _each(node.children())
+        return names, found
 
     def is_deterministic(self) -> bool:
         """Whether the top node's expressions give the same values when a task runs again."""

@@ -32,6 +32,8 @@ class Known:
 
 def times_of(select: Select, made: SparkStream, inputs: Sequence[Known]) -> frozenset[str]:
     """Columns that are still the event time of every input."""
+    if select.is_python:
+        return frozenset()
     if len(inputs) > 1:
         places = [
             {i for i, column in enumerate(each.schema.names) if column.lower() in each.times}
@@ -71,7 +73,8 @@ def output_of(stream: SparkStream, select: Select, inputs: Sequence[Known]) -> O
         passed = _passed_on(select, stream)
         known = read.keys is not None and all(key.lower() in passed for key in read.keys)
         keys = tuple(passed[key.lower()] for key in read.keys or ()) if known else None
-        return Output(schema, read.change, keys if len(inputs) == 1 else None)
+        is_known = len(inputs) == 1 and not select.is_python
+        return Output(schema, read.change, keys if is_known else None)
     closes = stream.operator.emit is Emit.ON_WINDOW_CLOSE
     change = Change.APPEND if closes or stream.plan.is_distinct else Change.UPSERT
     return Output(schema, change, stream.plan.key_outputs, stream.plan.key_choices)

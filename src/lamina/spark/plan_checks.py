@@ -3,13 +3,14 @@
 keys     of a type whose hash and equality are the same for ever (R9), and the same when a task is
          tried again: its row must go to the same owner
 rows     a stream without aggregates has none that Spark would see as one over an epoch's rows
+frames   a function of DataFrames has none of these either, and reads nothing but its inputs
 final    behind the state step there is nothing that moves rows, makes several of one, or is the
          user's own code: a task's result travels with the rows, on a row of nulls
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import (
@@ -30,6 +31,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
+from lamina.errors import BadPipeline
 from lamina.pipeline.checks import RESERVED
 from lamina.pipeline.key_types import COLLATED, MAPS, VARIANTS, YEARS
 from lamina.pipeline.plans import Aggregation
@@ -39,12 +41,30 @@ from lamina.spark.internals import AnalysedPlan
 Analysed = Callable[[str], DataFrame]
 """The one column that an expression over the input is."""
 
+Bad = Callable[[str, str], BadPipeline]
+"""The error that says this of a function, with this advice."""
+
 BINARY_COLLATION = "UTF8_BINARY"
 _PLAIN = ("Project", "Filter", "SubqueryAlias", "View")
 _SPREADS = ("Generate", "Expand")
 """What makes several rows of one; Expand is for hopping windows."""
 _ROWS = (*_PLAIN, *_SPREADS)
 _PARTIAL = (*_ROWS, "Aggregate")
+_FRAMES = (*_ROWS, "Union", "MapInArrow", "MapInPandas")
+_OTHER_INPUT = "It has what it is given, and nothing else: an epoch is cut anywhere"
+_INSTEAD = (
+    ("Join", "Joins are not supported yet"),
+    ("Aggregate", "Let a SELECT with GROUP BY read this stream"),
+    ("Distinct", "Let a SELECT DISTINCT read this stream"),
+    ("Deduplicate", "Let a SELECT DISTINCT read this stream"),
+    ("Window", "Let a SELECT with QUALIFY row_number() OVER (...) <= n read this stream"),
+    ("Sort", "Leave it out: a stream has no order"),
+    ("Limit", "Leave it out: a stream has no end to count to"),
+    ("Sample", "A sample would not be the same after a restart: use a WHERE over a hash"),
+    ("Repartition", "Leave it out: rows are placed by their keys where state is kept"),
+    ("Watermark", "Leave it out: the watermark is that of the source"),
+)
+"""What to do about a node of a plan, by a part of its name."""
 _OWN_STREAM = "Put it into a stream of its own that reads this one"
 _KEY_TYPES = (
     BooleanType,
@@ -105,6 +125,27 @@ def check_rows(frame: DataFrame, select: Select) -> None:
                 0,
                 "A stream has the aggregates that Lamina knows; others cannot be kept as state",
             )
+
+
+def check_frames(frame: DataFrame, views: Sequence[str], *, seen: Collection[str], bad: Bad) -> str:
+    """Of a function of frames: each row stands for itself, and it reads its inputs, all of them.
+
+    The plan as a text, which is not looked at again if it is among *seen*.
+    """
+    plan = AnalysedPlan(frame)
+    text = plan.text()
+    if text in seen:
+        return text
+    nodes, found = plan.above(views)
+    for node in nodes:
+        if node not in _FRAMES:
+            advice = next((said for part, said in _INSTEAD if part in node), _OTHER_INPUT)
+            raise bad(f"is not row by row: Spark would have {node} over one epoch's rows", advice)
+    if plan.has_subqueries():
+        raise bad("reads a table in a subquery", _OTHER_INPUT)
+    if len(found) != len(set(views)):
+        raise bad("does not read all of its inputs", "Leave out of inputs what it does not need")
+    return text
 
 
 def check_updates(frame: DataFrame, select: Select) -> None:

@@ -94,7 +94,7 @@ class SparkRunner:
     # the job
 
     def _select(self, work: StreamWork, stream: SparkStream, views: Views) -> DataFrame:
-        output = query(self._spark, stream.select(stream.reading.sql(views)))
+        output = stream.stateless(self._spark, views)
         task = StageOutput(_sent(work), stream.arrow_output)
         return self._step(RESULT, stream.output.names).over(output, task)
 

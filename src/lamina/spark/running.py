@@ -18,6 +18,7 @@ from lamina.connectors.opening import (
 from lamina.connectors.options import option_of
 from lamina.connectors.spark_source import Probed
 from lamina.disk.base import Lock
+from lamina.engine.code import check_code
 from lamina.engine.engine import Engine
 from lamina.engine.opening import open_engine
 from lamina.engine.plans import FailPoint
@@ -78,6 +79,7 @@ def check(pipeline: Pipeline, wanted: RunSettings) -> None:
     """Whether the text, its options and its paths will do; nothing is made, in the home neither."""
     check_pipeline(pipeline, file=wanted.file)
     check_connectors(pipeline, wanted.folder, file=wanted.file)
+    check_code(pipeline, file=wanted.file)
     with_parts = [s.name for s in pipeline.sources.values() if option_of(s, "idle_after")]
     if wanted.engine.max_ahead_us is not None and with_parts:
         raise UsageError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
     DecimalType,
     DoubleType,
@@ -16,6 +17,8 @@ from pyspark.sql.types import (
 from lamina.engine.model import OperatorPlan
 from lamina.engine.task import ROWS
 from lamina.pipeline.plans import Aggregation, Stateless
+from lamina.spark.frame_functions import FramePlan
+from lamina.spark.internals import query
 
 SUMMED = (LongType, DecimalType)
 """Types of sums whose value does not depend on the order."""
@@ -63,7 +66,7 @@ class SparkStream:
 
     name: str
     reading: Reading
-    plan: Stateless | Aggregation
+    plan: Stateless | Aggregation | FramePlan
     output: StructType
     arrow_output: bytes
     schemas: Mapping[str, StructType] = field(default_factory=dict)  # of its inputs
@@ -148,6 +151,12 @@ class SparkStream:
     def final(self, view_name: str, carry: str = "") -> str:
         assert isinstance(self.plan, Aggregation)
         return self.plan.final(view_name, carry)
+
+    def stateless(self, spark: SparkSession, views: Views) -> DataFrame:
+        """The rows of one without state, over those of its inputs."""
+        if isinstance(self.plan, FramePlan):
+            return self.plan.over(spark, [views[name] for name in self.inputs])
+        return query(spark, self.select(self.reading.sql(views)))
 
     def select(self, over: str) -> str:
         """The rows of one without state, *over* what stands behind FROM."""

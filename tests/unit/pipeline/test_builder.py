@@ -26,6 +26,10 @@ ENVIRONMENT = {"DIR": "/data"}
 DDL = "symbol STRING, price DECIMAL(12,2), `event time` TIMESTAMP"
 
 
+def _same(given: object) -> object:
+    return given
+
+
 def builder() -> PipelineBuilder:
     options: dict[str, str | int | bool] = {"path": "${DIR}/trades", "header": True, "n": 5}
     return PipelineBuilder(ENVIRONMENT).source(
@@ -74,6 +78,26 @@ def test_columns_by_name_are_the_columns_of_a_text() -> None:
         (lambda: builder().stream("s", "SELECT a FROM t; DROP"), "without a semicolon"),
         (lambda: builder().stream("s", "DROP TABLE t"), "a SELECT is expected"),
         (lambda: builder().stream("s", ""), "a SELECT is expected"),
+        (lambda: builder().stream("s", "SELECT 1 FROM t", inputs=["t"]), "that is a function"),
+        (lambda: builder().stream("s", "SELECT 1 FROM t", version="2"), "that is a function"),
+        (lambda: builder().stream("s", _same), "a list of inputs"),
+        (lambda: builder().stream("s", _same, inputs="t"), "a list of inputs"),
+        (lambda: builder().stream("s", _same, inputs=["t", "T"]), "given twice"),
+        (
+            lambda: builder().stream("s", _same, inputs=["t"], emit=Emit.ON_UPDATE),
+            "nothing to wait for",
+        ),
+        (lambda: builder().function("f", _same, "", "INT"), "the name of a column"),
+        (
+            lambda: builder().function("f", _same, "a INT", "INT").function("F", _same, "a", "b"),
+            "the type of 'a' is missing",
+        ),
+        (
+            lambda: (
+                builder().function("f", _same, "a INT", "INT").function("F", _same, "a INT", "INT")
+            ),
+            "the function 'F' is defined twice",
+        ),
     ],
 )
 def test_a_program_is_refused_what_a_file_is(built: object, said: str) -> None:
@@ -88,3 +112,29 @@ def test_an_error_in_a_built_stream_has_a_place_in_its_own_text() -> None:
     with pytest.raises(BadPipeline) as caught:
         check_pipeline(built)
     assert caught.value.where == "stream s:2:13"
+
+
+def test_a_function_of_a_program_is_that_of_a_file() -> None:
+    text = "CREATE FUNCTION f (a INT, b ARRAY<STRING>) RETURNS DECIMAL(5, 2) LANGUAGE PYTHON"
+    where = f"{_same.__module__}:_same"
+    file = parse_pipeline(
+        f"{TEXT}; {text} PARAMETER STYLE ARROW AS '{where}' VERSION '3'", ENVIRONMENT
+    )
+    types = {"a": "INT", "b": "ARRAY<STRING>"}
+    made = builder().function("f", _same, types, "DECIMAL(5, 2)", arrow=True, version="3").build()
+    assert made.functions == file.functions
+
+
+def test_a_function_cannot_read_what_emits_on_update() -> None:
+    made = (
+        builder()
+        .stream(
+            "sums",
+            "SELECT symbol, sum(price) AS s FROM trades GROUP BY symbol",
+            emit=Emit.ON_UPDATE,
+        )
+        .stream("f", _same, inputs=["sums"])
+        .sink("out", "f", "parquet", {"path": "out"})
+    )
+    with pytest.raises(BadPipeline, match="over the updating stream 'sums'"):
+        check_pipeline(made.build())

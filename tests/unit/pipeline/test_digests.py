@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from lamina.pipeline.builder import PipelineBuilder
 from lamina.pipeline.digests import digests_of, hash_of, words_of
 from lamina.pipeline.model import Pipeline
 from lamina.pipeline.select import read_select
@@ -23,7 +26,7 @@ def parsed(text: str, **environment: str) -> Pipeline:
 
 def digests(pipeline: Pipeline) -> dict[str, str]:
     selects = {
-        name: words_of(read_select(stream, "p"), stream.variables)
+        name: words_of(read_select(stream, "p"), stream, pipeline.functions)
         for name, stream in pipeline.streams.items()
     }
     return digests_of(pipeline, selects)
@@ -70,3 +73,27 @@ def test_where_the_environment_puts_a_source_is_no_change() -> None:
 def test_a_part_more_is_another_hash() -> None:
     more = TEXT + "CREATE SINK again FROM busy USING parquet OPTIONS (path 'out');"
     assert hashed(parsed(more)) != hashed(parsed(TEXT))
+
+
+FUNCTION = "CREATE FUNCTION f(v INT) RETURNS INT LANGUAGE PYTHON AS 'm:f' VERSION '{}';"
+
+
+def test_the_version_of_a_function_is_part_of_those_that_call_it() -> None:
+    text = TEXT + "CREATE STREAM called AS SELECT F ( 1 ) AS x FROM trades;"
+    one, two = (digests(parsed(FUNCTION.format(version) + text)) for version in "12")
+    assert {name for name in one if one[name] != two[name]} == {"called"}
+    without = digests(parsed(text))
+    assert {name for name in one if one[name] != without[name]} == {"called"}
+
+
+def test_the_version_of_a_function_of_frames_is_part_of_its_stream() -> None:
+    def built(function: Callable[..., object], version: str) -> dict[str, str]:
+        builder = PipelineBuilder().source("t", "v INT", "json", {"path": "in"})
+        return digests(builder.stream("s", function, inputs=["t"], version=version).build())
+
+    def other(frame: object) -> object:
+        return frame
+
+    assert built(other, "1")["s"] == built(other, "1")["s"]
+    assert built(other, "1")["s"] != built(other, "2")["s"]
+    assert built(other, "1")["s"] != built(lambda frame: frame, "1")["s"]

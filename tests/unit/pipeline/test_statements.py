@@ -216,3 +216,27 @@ def test_an_emit_that_is_not_known_is_not_taken_for_sql(emit: str) -> None:
     error = refused(f"CREATE STREAM s AS SELECT a FROM t GROUP BY a {emit}")
     assert error.where == "p.sql:1:47"
     assert "EMIT ON WINDOW CLOSE" in error.advice
+
+
+FUNCTION = "CREATE FUNCTION f (a INT, b MAP<STRING, INT>) RETURNS"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("CREATE FUNCTION f RETURNS INT", "the parameters in brackets are expected"),
+        ("CREATE FUNCTION f () RETURNS INT", "the name of a column is expected"),
+        (f"{FUNCTION} LANGUAGE PYTHON AS 'm:f'", "the type that f returns is missing"),
+        (f"{FUNCTION} INT AS 'm:f'", "LANGUAGE PYTHON is expected"),
+        (f"{FUNCTION} INT LANGUAGE JAVA AS 'm:f'", "LANGUAGE PYTHON is expected"),
+        (f"{FUNCTION} INT LANGUAGE PYTHON PARAMETER STYLE PANDAS AS 'm:f'", "STYLE ARROW"),
+        (f"{FUNCTION} INT LANGUAGE PYTHON 'm:f'", "AS is expected"),
+        (f"{FUNCTION} INT LANGUAGE PYTHON AS m", "a text in quotes follows AS"),
+        (f"{FUNCTION} INT LANGUAGE PYTHON AS 'm:f' VERSION 1", "a text in quotes follows VERSION"),
+        (f"{FUNCTION} INT LANGUAGE PYTHON AS 'm:f' DETERMINISTIC", "is not known in CREATE FUNC"),
+        ("CREATE FUNCTION f (a INT) RETURNS INT LANGUAGE PYTHON AS 'm:f'; " * 2, "defined twice"),
+    ],
+)
+def test_a_function_that_is_not_one(text: str, said: str) -> None:
+    with pytest.raises(BadPipeline, match=said):
+        parse_pipeline(text)

@@ -1,0 +1,100 @@
+"""The user's own Python: where it is found, and what it is called when it fails.
+
+A module is one of Python's path, or one beside the pipeline file, which never hides another. Tasks
+look in the same folders as the driver (spark/sending.py).
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from lamina.errors import BadPipeline
+from lamina.pipeline.model import Code, Pipeline, Place
+from lamina.pipeline.tokens import bad_at
+
+
+def check_code(pipeline: Pipeline, *, file: str) -> None:
+    """BadPipeline at the first function of a pipeline that is not there."""
+    for function in pipeline.functions.values():
+        what = f"the function {function.name!r}"
+        found = find_code(function.code, what, file=file, place=function.place)
+        if not _takes(found, len(function.parameters)):
+            raise bad_at(
+                f"{what} is declared with {len(function.parameters)} parameters, and "
+                f"{function.code.name} takes {inspect.signature(found)}",
+                file,
+                function.place,
+            )
+
+
+def find_code(code: Code, what: str, *, file: str, place: Place) -> Callable[..., Any]:
+    """What `module:name` says; BadPipeline that names *what* needs it."""
+    if code.made is not None:
+        return code.made
+
+    def bad(message: str, advice: str) -> BadPipeline:
+        return bad_at(f"{what} is {code.name!r}, {message}", file, place, advice)
+
+    module, colon, name = code.name.partition(":")
+    if not (module and colon and name):
+        raise bad("which is not a module and a name", "Write 'module:name'")
+    folder = beside(file)
+    look_in(folder)
+    try:
+        found: Any = importlib.import_module(module)
+    except Exception as error:
+        said = f"whose module cannot be imported: {type(error).__name__}: {error}"
+        advice = f"Python finds modules in {folder}, and in what is installed or in PYTHONPATH"
+        raise bad(said, advice) from error
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        is_there = "which is not there" if found is None else f"which is a {type(found).__name__}"
+        raise bad(is_there, f"Define `def {name}(...)` in the module {module}")
+    return found  # type: ignore[no-any-return]
+
+
+def beside(file: str) -> str:
+    """The folder of a pipeline file."""
+    return str(Path(file).absolute().parent)
+
+
+def folder_of(function: Callable[..., Any]) -> str:
+    """Where Python finds the module of a function, if that is a file; otherwise nothing."""
+    name = getattr(function, "__module__", None) or ""
+    path = getattr(sys.modules.get(name), "__file__", None)
+    if path is None:
+        return ""
+    parents = Path(path).absolute().parents
+    depth = name.count(".") + (Path(path).name == "__init__.py")
+    return str(parents[min(depth, len(parents) - 1)])
+
+
+def look_in(folder: str) -> None:
+    """Let Python find modules of a folder, after all others."""
+    if folder and folder not in sys.path:
+        sys.path.append(folder)
+        importlib.invalidate_caches()
+
+
+def line_of_error(error: BaseException) -> str:
+    """Where it was raised."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{last.filename}:{last.lineno}"
+
+
+def _takes(function: Callable[..., Any], count: int) -> bool:
+    """Whether it can be called with so many; what cannot be asked is believed."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # of some functions that are not Python
+        return True
+    return True
