@@ -91,6 +91,7 @@ class Run:
     files: int | None = 1
     rows: int | None = None
     max_ahead_us: int | None = None
+    drain: bool = False
     variables: Mapping[str, str] = field(default_factory=dict)
     fail_point: FailPoint = lambda _: None
     skip_lost: frozenset[str] = frozenset()
@@ -117,6 +118,7 @@ class Run:
                 limits=Limits(self.rows, self.files),
                 checkpoint_epochs=0,
                 max_ahead_us=self.max_ahead_us,
+                drain=self.drain,
             ),
         )
         watcher = Watcher(note=self.notes.append, epoch=self.reports.append)

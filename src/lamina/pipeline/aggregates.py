@@ -10,6 +10,7 @@ from lamina.pipeline.aggregate_percentiles import PERCENTILES
 from lamina.pipeline.aggregate_sketches import SKETCHES
 from lamina.pipeline.aggregate_statistics import STATISTICS
 from lamina.pipeline.decimal_averages import decimal_average
+from lamina.pipeline.expressions import Words, calls
 
 
 def _one(sql: str, merge: str) -> Row:
@@ -85,6 +86,12 @@ REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("last", "last_value"), _LAST),
 }
 """Aggregates that a stream cannot have, and why."""
+
+
+def has_aggregate(words: Words) -> bool:
+    """Whether an expression calls one that is known here."""
+    return any(words[index].text.lower() in AGGREGATES for index, _ in calls(words))
+
 
 _SAME = frozenset(
     f"{name}({argument})"

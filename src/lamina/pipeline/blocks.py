@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from lamina.pipeline.aggregates import AGGREGATES
+from lamina.pipeline.aggregates import has_aggregate
 from lamina.pipeline.emits import split_emit
-from lamina.pipeline.expressions import Words, after_dot, calls, closing, sign
+from lamina.pipeline.expressions import Words, after_dot, closing, sign
 from lamina.pipeline.keys import Names, is_window
 from lamina.pipeline.model import NOWHERE, START, Emit, Stream
 from lamina.pipeline.ranks import limit_in
@@ -41,9 +41,7 @@ def keeps_state(select: Select) -> bool:
 
 
 def calls_aggregate(select: Select) -> bool:
-    texts = [*(item.words for item in select.items), select.having]
-    called = (words[i].text.lower() for words in texts for i, _ in calls(words))
-    return any(each in AGGREGATES for each in called)
+    return any(map(has_aggregate, [*(item.words for item in select.items), select.having]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,8 +248,10 @@ class _Compiler:
     def _partial_text(self) -> tuple[str, str, str, str]:
         names = self._state_keys()
         keys = self._named_keys()
+        # Without a key, rows are grouped by no more than that there is an aggregate.
+        nothing = "NULL" if self._keys else "any_value(NULL)"
         parts = [
-            f"{'NULL' if part.distinct else part.sql} AS {part.name}"
+            f"{nothing if part.distinct else part.sql} AS {part.name}"
             for part in self._aggregates.columns
         ]
         outer = [*names, *(part.name for part in self._aggregates.columns)]

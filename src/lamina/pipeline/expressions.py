@@ -70,6 +70,13 @@ def calls(words: Words) -> Iterator[tuple[int, int]]:
             yield index, closing(words, index + 1)
 
 
+def is_call(words: Words, index: int) -> bool:
+    """Whether the bracket that opens at *index* holds the arguments of a function."""
+    if index == 0 or not words[index - 1].is_name:
+        return False
+    return words[index - 1].is_quoted or words[index - 1].upper not in _INSIDE
+
+
 def closing(words: Words, index: int) -> int:
     """Where the bracket that opens at *index* closes."""
     depth = words[index].depth

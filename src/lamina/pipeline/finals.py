@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from lamina.pipeline.aggregate_calls import AggregateCalls
 from lamina.pipeline.expressions import Words, after_dot, closing, is_reference, sign
 from lamina.pipeline.keys import Element, Key, Names
+from lamina.pipeline.select import quoted
+from lamina.pipeline.structs import field_of
 from lamina.pipeline.tokens import Script
 
 _STATE_COLUMN = re.compile(r"k\d+(_start|_end)?|p\d+")
@@ -46,7 +48,8 @@ class Finals:
                 self._check(words, element)
                 number += 1
                 continue
-            pieces += [self._script.text[at : words[element.first].start], new]
+            named = _named(words, element.first, last, new)
+            pieces += [self._script.text[at : words[element.first].start], named]
             at = words[last].end
             while number < len(elements) and elements[number].first <= last:
                 number += 1
@@ -108,3 +111,9 @@ class Finals:
         is_star = word.upper == "*" and (after_dot(words, element.last) or element.last == 0)
         if is_star:
             raise self._script.bad("* in a stream with GROUP BY: name the columns", word)
+
+
+def _named(words: Words, first: int, last: int, new: str) -> str:
+    """What stands for words[first..last], with the name that a struct gave its field for them."""
+    name = field_of(words, first, last)
+    return new if name is None else f"{new} AS {quoted(name)}"

@@ -7,6 +7,7 @@ alone is harmless: it says the same of every version of a row.
 
 from __future__ import annotations
 
+from lamina.pipeline.aggregates import has_aggregate
 from lamina.pipeline.expressions import Words, is_reference
 from lamina.pipeline.keys import Names, read_keys
 from lamina.pipeline.nesting import Graph, column_of, has_star, name_of, plain_column
@@ -24,6 +25,8 @@ def kept_columns(name: str, graph: Graph) -> frozenset[str] | None:
         return None
     named = {name_of(item): item.words for item in select.items}
     if select.keys:
+        # In `max(a) AS g ... GROUP BY g` the key is a column of the input, and the item is none.
+        named = {name: words for name, words in named.items() if not has_aggregate(words)}
         keys = [key.words for key in read_keys(select, ())]
         return frozenset(each for each, words in named.items() if each and _is_key(words, keys))
     if select.ranked is not None:

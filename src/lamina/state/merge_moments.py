@@ -67,7 +67,10 @@ def _over(distance: Doubles, n: Doubles) -> Doubles:
 
 
 def _unless_empty(step: Step, function: str, merged: Sequence[Doubles]) -> Sequence[pa.Array]:
-    """n and the *merged* columns; where a side has no values, the other as it is."""
+    """n and the *merged* columns; where a side has no values, the other as it is.
+
+    Of two sides without values, a null says less than what Spark has computed of no value.
+    """
     count = step.fields[0]
     old_n, new_n = (side[0].fill_null(0) for side in (step.old, step.new))
     if pa.types.is_integer(count.type):
@@ -76,7 +79,7 @@ def _unless_empty(step: Step, function: str, merged: Sequence[Doubles]) -> Seque
         total = pc.add(old_n, new_n)
     no_old, no_new = pc.equal(old_n, 0), pc.equal(new_n, 0)
     return [
-        choose(no_old, new, choose(no_new, old, both))
+        choose(no_old, pc.coalesce(new, old), choose(no_new, old, both))
         for old, new, both in zip(
             step.old, step.new, (total, *(pa.array(each) for each in merged)), strict=True
         )

@@ -204,3 +204,12 @@ def test_windows_over_what_a_stateless_stream_computes_are_taken() -> None:
     for time in ("ts", "two.ts", "z.at", "ts + INTERVAL 1 SECOND"):
         text = f"{source}CREATE STREAM r AS SELECT {time} AS t FROM two;"
         checked(f"{text}CREATE STREAM s AS {window};{SINK}")
+
+
+def test_an_aggregate_called_like_a_key_is_no_key() -> None:
+    """The key is the column `sym` of the source; the condition is over the greatest volume."""
+    inner = "SELECT vol AS v, max(vol) AS sym FROM trades GROUP BY vol, sym"
+    with pytest.raises(BadPipeline, match="WHERE over the updating stream"):
+        checked(
+            f"{PLAIN}CREATE STREAM s AS SELECT v FROM ({inner}) WHERE sym > 1 EMIT ON UPDATE;{SINK}"
+        )

@@ -511,3 +511,31 @@ def test_nothing_is_computed_of_the_row_that_carries_a_result() -> None:
         "`q`, c FROM (SELECT k0, p0, c FROM V) "
         "WHERE CASE WHEN c IS NULL THEN 100 / (p0) > 1 ELSE true END"
     )
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        ("struct(a, T.b)", "struct(k0 AS `a`, k1 AS `b`)"),
+        ("(B, sum(x))", "(k1 AS `B`, (p0) AS `col2`)"),
+        ("struct(sum(x), a + 1, max(x) AS most)", "struct((p0) AS `col1`, k0 + 1, (p1) AS most)"),
+        ("to_json(struct(a, count(*)))", "to_json(struct(k0 AS `a`, (p0) AS `col2`))"),
+        ("struct(array(a, b))", "struct(array(k0, k1))"),
+        ("named_struct('a', a)", "named_struct('a', k0)"),
+        ("coalesce(a, b)", "coalesce(k0, k1)"),
+        ("(a)", "(k0)"),
+        ("sum(x) IN (a, b)", "(p0) IN (k0, k1)"),
+        ("(a, b) IN ((1, 2))", "(k0 AS `a`, k1 AS `b`) IN ((1, 2))"),
+        ("CASE WHEN (a, 1) = (b, 1) THEN b END",
+         "CASE WHEN (k0 AS `a`, 1) = (k1 AS `b`, 1) THEN k1 END"),
+    ],
+)  # fmt: skip
+def test_fields_of_structs_have_the_names_that_the_user_gave(item: str, said: str) -> None:
+    """And not those of the columns of the state: they are seen in results, and in JSON."""
+    text = aggregation(f"SELECT {item} AS y FROM t GROUP BY a, b").final("V")
+    assert text.startswith(f"SELECT {said} AS `y` FROM (")
+
+
+def test_distinct_values_of_all_rows_are_one_group() -> None:
+    text = aggregation("SELECT count(DISTINCT a) AS n FROM t").partial("V")
+    assert text == "SELECT p0 FROM (SELECT any_value(NULL) AS p0 FROM V AS `t`)"

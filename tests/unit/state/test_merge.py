@@ -338,6 +338,9 @@ def test_an_empty_side_changes_nothing(empty: list[list[Any]]) -> None:
         assert merged("moments", kinds, empty, some) == some
         assert merged("moments", kinds, some, empty) == some
     assert merged("moments", kinds, empty, empty) == empty
+    nothing = [[None]] * 3
+    assert merged("moments", kinds, empty, nothing) == empty
+    assert merged("moments", kinds, nothing, empty) == empty
 
 
 # lists

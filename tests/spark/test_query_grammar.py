@@ -1,0 +1,157 @@
+"""Queries that hypothesis writes, over random rows in epochs: equal to one batch over all rows.
+
+`LAMINA_QUERIES=500` tries so many cases of four queries each; a failure prints the case, which can
+be kept as an @example.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, Phase, example, given, settings
+
+from lamina.spark import runner
+from tests.spark.grammar_rows import COLUMNS, epochs_of
+from tests.spark.query_grammar import Case, Query, cases
+from tests.spark.running import Place, Run, plain
+
+CASES = int(os.environ.get("LAMINA_QUERIES", "4"))
+MARK = "WATERMARK ts DELAY OF INTERVAL 1500000 DAYS"  # no row is late
+
+
+def _found(text: str, emit: str = "EMIT ON UPDATE", keys: int | None = None) -> Query:
+    return Query(text, text, emit, keys)
+
+
+FOUND = (
+    # A group without a pair counted null pairs, not 0, because it also has distinct values.
+    _found(
+        "SELECT g AS c0, regr_count(l % 9, g) FILTER (WHERE b) AS x0, regr_sxy(l, d) FILTER"
+        " (WHERE false) AS x1, count(DISTINCT k) AS x2 FROM t GROUP BY g",
+        keys=1,
+    ),
+    # The fields of the structs were called k0, k1 and p0, in JSON too.
+    _found(
+        "SELECT g AS c0, k AS c1, (g, k) AS x0, struct(sum(l), K) AS x1, to_json(struct(k, min(g)))"
+        " AS x2 FROM t GROUP BY g, k",
+        keys=2,
+    ),
+    # Refused: without a key, and with distinct values only, nothing was left to group.
+    _found("SELECT count(DISTINCT k) AS x0, sum(DISTINCT l) FILTER (WHERE b) AS x1 FROM t", keys=0),
+)
+"""What hypothesis, and readers, have found."""
+
+
+@settings(
+    max_examples=CASES,
+    derandomize="LAMINA_QUERIES" not in os.environ,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    suppress_health_check=list(HealthCheck),
+    print_blob=True,
+    report_multiple_bugs=False,
+)
+@given(case=cases(queries=4))
+@example(case=Case(FOUND, seed=5, rows=60, epochs=2, partitions=(2, 2)))
+def test_queries_in_epochs_equal_one_batch(
+    spark: Any, tmp_path_factory: pytest.TempPathFactory, case: Case
+) -> None:
+    folder = tmp_path_factory.mktemp("case")
+    with pytest.MonkeyPatch.context() as patch:
+        if case.sends_rows:
+            patch.setattr(runner, "MANY_ROWS", 1)
+        check(spark, folder, case)
+    shutil.rmtree(folder)
+
+
+def check(spark: Any, folder: Path, case: Case) -> None:
+    place, epochs = Place(folder), epochs_of(case.seed, case.rows, case.epochs)
+    text = pipeline_of(case.queries)
+    if case.restart:
+        place.put_tables(epochs[: case.restart])
+        run(spark, place, case.partitions[0], text, kill=case.kill)
+    place.put_tables(epochs)
+    run(spark, place, case.partitions[1], text, kill="" if case.restart else case.kill, drain=True)
+    rows = spark.read.schema(COLUMNS).parquet(place.source).where("ts IS NOT NULL").cache()
+    rows.createOrReplaceTempView("t")
+    wrong = [
+        said
+        for number, query in enumerate(case.queries)
+        if (said := difference(spark, place, f"s{number}", query))
+    ]
+    rows.unpersist()
+    assert not wrong, "\n\n".join([*wrong, f"of {case!r}"])
+
+
+def pipeline_of(queries: Iterable[Query]) -> str:
+    """All queries as streams over one source."""
+    streams = (
+        f"CREATE STREAM s{number} AS {query.text} {query.emit};\n"
+        f"CREATE SINK o{number} FROM s{number} USING parquet OPTIONS (path 's{number}');\n"
+        for number, query in enumerate(queries)
+    )
+    return (
+        f"CREATE SOURCE t ({COLUMNS}) USING parquet OPTIONS (path 'in') {MARK};\n{''.join(streams)}"
+    )
+
+
+def run(
+    spark: Any, place: Place, partitions: int, text: str, *, kill: str, drain: bool = False
+) -> None:
+    """To the end; a run that is killed in its second epoch is started again."""
+    met: list[str] = []
+
+    def fail(point: str) -> None:
+        met.append(point)
+        if kill and point == kill and met.count(kill) == 2:
+            raise KeyboardInterrupt
+
+    try:
+        Run(spark, place, partitions, drain=drain, fail_point=fail)(text)
+    except KeyboardInterrupt:
+        Run(spark, place, partitions, drain=drain)(text)
+
+
+def difference(spark: Any, place: Place, sink: str, query: Query) -> str:
+    """What is not as in one batch; nothing if all is."""
+    wanted = spark.sql(query.oracle).toArrow()
+    found = place.rows(sink) if query.keys is None else place.latest(query.keys, sink)
+    files = sorted((place.folder / sink).glob("epoch-*/*.parquet"))
+    types = [_types(wanted.schema), _types(pq.read_schema(files[0])) if files else None]
+    ours, theirs = _spelled(found), _spelled(wanted.to_pylist())
+    if ours == theirs and types[1] in (None, types[0]):
+        return ""
+    lines = [query.text, query.emit, f"types: {types[1]} and not {types[0]}"]
+    if types[1] in (None, types[0]):
+        lines.pop()
+    more, less = _without(ours, theirs), _without(theirs, ours)
+    lines += [f"  too much: {row}" for row in more[:5]] + [f"  missing: {row}" for row in less[:5]]
+    return "\n".join([*lines, f"  {len(ours)} rows, {len(theirs)} wanted"])
+
+
+def _types(schema: pa.Schema) -> list[str]:
+    return [
+        f"{f.name} {f.type}".replace("item:", "element:").replace(" not null", "") for f in schema
+    ]
+
+
+def _without(left: list[str], right: list[str]) -> list[str]:
+    rest = list(right)
+    return [row for row in left if row not in rest or rest.remove(row) is not None]
+
+
+def _spelled(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    return sorted(repr(_rounded(plain(row))) for row in rows)
+
+
+def _rounded(value: Any) -> Any:
+    """Doubles up to what the order of additions changes."""
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
+    return f"{round(value, 7) + 0.0:.10g}" if isinstance(value, float) else value
