@@ -12,7 +12,7 @@ import pytest
 from lamina.engine.engine import EnginePlan, EngineSettings, StreamPlan
 from lamina.engine.model import OperatorPlan
 from lamina.engine.ports import Limits
-from lamina.engine.steps import PythonStep, Stepping
+from lamina.engine.steps import PythonStep, Stepped, Stepping
 from lamina.errors import Refused, StateChanged, UsageError
 from lamina.pipeline.model import Emit
 from tests.engine.pipelines import (
@@ -33,7 +33,7 @@ KEEP = 4
 STEP = PythonStep(__name__, "last_amounts", "1")
 
 
-def last_amounts(given: Stepping) -> pa.RecordBatch:
+def last_amounts(given: Stepping) -> Stepped:
     """The last amounts of each key, and how many there were: no merge function could say it."""
     lists = given.old.column("last").to_pylist()
     seen = np.nan_to_num(given.old.column("seen").to_numpy(zero_copy_only=False)).astype(np.int64)
@@ -42,11 +42,11 @@ def last_amounts(given: Stepping) -> pa.RecordBatch:
         kept[key].append(amount)
         seen[key] += 1
     columns = [pa.array([each[-KEEP:] for each in kept], VALUES.field(0).type), pa.array(seen)]
-    return pa.RecordBatch.from_arrays(columns, schema=VALUES)
+    return Stepped(pa.RecordBatch.from_arrays(columns, schema=VALUES))
 
 
-def too_short(given: Stepping) -> pa.RecordBatch:
-    return last_amounts(given).slice(1)
+def too_short(given: Stepping) -> Stepped:
+    return Stepped(last_amounts(given).values.slice(1))
 
 
 def plan_of(step: PythonStep) -> EnginePlan:

@@ -189,8 +189,29 @@ MEANINGS = Golden(  # of a pipeline, which says what its columns hold
     digest="ce5d45b5cd8b59eecbd2bfac697a048ee0e33f8506d1df8b649e4a4cff1117d8",
     epochs=Epochs(1, 1),
 )
+TIMERS = Golden(  # in the order of time, where their keys without the time are
+    name="run-timers",
+    schema=StateSchema(
+        pa.schema([("time", pa.timestamp("us", "UTC")), ("user", pa.string())]),
+        pa.schema([]),
+        "time",
+        by_time=True,
+    ),
+    rows=(
+        (0x4880647667272140, 0, NOON, "ann"),
+        (0x48806476749D0672, 0, NOON + dt.timedelta(hours=1), "ann"),
+        (0x5480647667276F6E, 0, NOON, None),
+        (0xAB8064766727F828, 0, NOON, "bob"),
+        (0xB37FFE351734C67F, 0, dt.datetime(1969, 1, 1, tzinfo=dt.UTC), "eve"),
+    ),
+    digest="0b154cd33f9b872e6507e0873d924c750e3ac91a6259e594f3441676f652632a",
+    epochs=Epochs(2, 5),
+    floor=1_767_268_800_000_000,
+)
 ALL = pytest.mark.parametrize(
-    "golden", [KEYS, WINDOWS, EMPTY, OLD_FILES, FILES, MEANINGS], ids=lambda golden: golden.name
+    "golden",
+    [KEYS, WINDOWS, EMPTY, OLD_FILES, FILES, MEANINGS, TIMERS],
+    ids=lambda golden: golden.name,
 )
 
 

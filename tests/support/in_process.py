@@ -23,7 +23,9 @@ from lamina.engine.model import (
     TaskResult,
     TaskWork,
 )
-from lamina.engine.task import combined, results_of, schema_of, update_state
+from lamina.engine.steps import Timers
+from lamina.engine.task import combined, results_of, update_state
+from lamina.engine.task_state import schema_of
 from lamina.state.hashing import vnodes_of
 from lamina.state.keys import normalise
 from lamina.state.schema import time_values
@@ -68,7 +70,7 @@ class InProcessRunner:
             assert not isinstance(computed, tuple)
             return StreamResult((self._select(work, computed),), seen)
         partials = computed if isinstance(computed, tuple) else (computed,)
-        assert len(partials) == len(work.operators)
+        assert len(partials) == len(_states(work))
         batches = [_one_batch(each) for each in partials]
         results = (self._task(work, stream, number, batches) for number in range(work.partitions))
         return StreamResult(results_of(results, work.partitions), seen)
@@ -115,7 +117,7 @@ class InProcessRunner:
     ) -> TaskResult:
         task = work.task(number, self._attempt())
         results, tables = list[TaskResult](), list[pa.Table | None]()
-        for operator, batch in zip(work.operators, partials, strict=True):
+        for operator, batch in zip(_states(work), partials, strict=True):
             self._fail_point("before append")
             updated = update_state(task, operator, _owned(batch, task, operator))
             self._fail_point("after append")
@@ -135,6 +137,11 @@ class InProcessRunner:
     def _attempt(self) -> str:
         self._attempts += 1
         return str(self._attempts)
+
+
+def _states(work: StreamWork) -> list[OperatorWork]:
+    """The operators that rows come to; timers have none."""
+    return [each for each in work.operators if not isinstance(each.plan.step, Timers)]
 
 
 def _one_batch(partials: pa.Table | None) -> pa.RecordBatch | None:

@@ -75,6 +75,11 @@ class OperatorPlan:
     meanings: tuple[str, ...] = ()  # what each column holds, keys first
     given: tuple[str, ...] = ()
     """What the runner calls the columns, keys first, if the state has other names for them."""
+    late_by: str | None = None
+    """Of a keyed step: the column of the epoch's rows that says whether a row is late."""
+    rows_schema: bytes = b""  # of a keyed step: the epoch's rows; empty: as they come
+    output_schema: bytes = b""  # of a keyed step that has rows of its own to put out
+    has_timers: bool = False  # of a keyed step: `keyed.with_timers` makes the operator for them
 
     @property
     def merges(self) -> tuple[Merge, ...]:

@@ -13,15 +13,16 @@ import pyarrow as pa
 from lamina.checkpoint.state import SavedOperator, check_keys, check_readable, use_saved
 from lamina.engine.model import CompactedRuns, MemoryChange, OperatorPlan, TaskResult
 from lamina.engine.spelling import stored_name
-from lamina.engine.steps import Merges
-from lamina.engine.task import schema_of
+from lamina.engine.steps import Merges, is_keyed
+from lamina.engine.task_state import schema_of
+from lamina.engine.timers import timers_name
 from lamina.errors import StateChanged, UsageError
 from lamina.format.commit import WalRange
 from lamina.format.manifest_model import OperatorRuns
 from lamina.recovery.operators import FoundState
 from lamina.state.changes import changes
 from lamina.state.local import RunFolder
-from lamina.state.meanings import as_stored
+from lamina.state.meanings import as_stored, check_meanings_kept
 from lamina.state.operator import OperatorState
 from lamina.state.partition import Looked, look_up
 from lamina.state.run import Run
@@ -92,8 +93,11 @@ class States:
             check_keys(name, entries.keyed, schema)
         stored = found.schema(name)
         if stored is not None:
-            schema = as_stored(stored, schema, name, reuse=reuse)
-            plan = _renamed(plan, schema)
+            if is_keyed(plan.step):
+                check_meanings_kept(stored, schema, name)
+            else:
+                schema = as_stored(stored, schema, name, reuse=reuse)
+                plan = _renamed(plan, schema)
             check_successor(stored, schema, name)
             check_merges_kept(stored, schema, name)
             if not reuse:
@@ -152,6 +156,7 @@ class States:
         """
         in_use = {*used, *(memory.name for memory in self._memories.values())}
         stored = [stored_name(name, self._operators, "the state of") for name in sorted(names)]
+        stored += [timers_name(name) for name in stored if timers_name(name) not in in_use]
         for name in stored:
             if name in in_use:
                 message = f"the state of {name!r} is in use"

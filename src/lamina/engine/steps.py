@@ -1,9 +1,12 @@
-"""What makes new values of old ones and of an epoch's rows: merge functions, or a Python function.
+"""What makes new values of old ones and of an epoch's rows.
 
-Both give whole new values of every key that has rows (R10): what they come to is logged, and
-nothing is ever computed again from the log. So a step may be any function, as long as the same
-keys, old values and rows give the same values: a task may be tried again. The rows of a key come in
-no stated order.
+Merges       old and new values become one, column by column: aggregates
+a KeyedStep  a function over the keys of a partition that have rows or whose timer is due
+Timers       the state beside that of a keyed step: which keys are to be called, and when
+
+All of them give whole new values (R10): what they come to is logged, and nothing is ever computed
+again from the log. So a step may be any function, as long as the same keys, old values and rows
+give the same: a task may be tried again. The rows of a key come in no stated order.
 """
 
 from __future__ import annotations
@@ -11,20 +14,60 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lamina.errors import Refused, UsageError
+from lamina.errors import UsageError
 from lamina.format.canonical import encode, sha256_hex
-from lamina.state.changes import changes, key_columns
-from lamina.state.keys import canonical
 from lamina.state.merge import Merge
-from lamina.state.partition import StatePartition
-from lamina.state.run import sort_order
-from lamina.state.schema import StateSchema
-from lamina.state.vnodes import Mask, Slots
+from lamina.state.vnodes import Mask
+
+
+@dataclass(frozen=True, slots=True)
+class Stepping:
+    """What a keyed step is given; it must not keep or change any of it."""
+
+    keys: pa.RecordBatch  # each key once
+    old: pa.RecordBatch  # the values of each key; null where it is not found
+    found: Mask
+    rows: pa.RecordBatch  # the epoch's rows of these keys
+    key_of: npt.NDArray[np.int64]  # of each row: which of the keys it has
+    due: Mask
+    """Keys whose timer is at the watermark or before: they are called, with rows or without."""
+    floor: int | None = None
+    """What is before it is due, in microseconds: the watermark, and one. None: none is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """What a keyed step gives, for all the keys that it was given, in their order."""
+
+    values: pa.RecordBatch  # whole new values; those of keys that are gone do not count
+    gone: Mask | None = None  # keys that are no longer in the state
+    output: pa.RecordBatch | None = None
+    """Rows that come out, as `OperatorPlan.output_schema` has them. A plan without one puts out the
+    keys and new values of what is not gone."""
+    timers: pa.Array | None = None
+    """When each key is to be called next, as a timestamp; null: not by a timer. It replaces the
+    timer that the key had. One that is due already fires when the watermark next moves."""
+
+
+class KeyedStep(Protocol):
+    """A step over whole keys; it is sent to the tasks."""
+
+    @property
+    def merges(self) -> tuple[Merge, ...]:
+        """None: its values take the place of the old ones."""
+        ...
+
+    def definition(self, of: str | None) -> str | None:
+        """A digest of what the state means, from that of the rows: another one is refused."""
+        ...
+
+    def step(self, given: Stepping) -> Stepped: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +81,28 @@ class Merges:
 
 
 @dataclass(frozen=True, slots=True)
-class PythonStep:
-    """A function of a module, called with `Stepping` for the keys of a partition that have rows.
+class Timers:
+    """Times at which keys are to be called: an operator with the key (time, the keys), no values.
 
-    It returns the value columns of all these keys, in their order. *version* is part of what the
-    state means: another one is refused on old state, until a person accepts it.
+    It lies in the order of time where those keys are, and expires by the floor: what is due is
+    found without a look at the rest, and costs no delete. A timer that no longer matters fires
+    too, and the state of its key says so.
+    """
+
+    @property
+    def merges(self) -> tuple[Merge, ...]:
+        return ()
+
+    def definition(self, of: str | None) -> str | None:  # noqa: ARG002  it means the same always
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class PythonStep:
+    """A function of a module, called with `Stepping`.
+
+    *version* is part of what the state means: another one is refused on old state, until a person
+    accepts it.
     """
 
     module: str
@@ -56,78 +116,28 @@ class PythonStep:
     def definition(self, of: str | None) -> str | None:
         return sha256_hex(encode([of, self.module, self.name, self.version]))
 
-    def function(self) -> StepFunction:
+    def __str__(self) -> str:
+        return f"the step {self.module}.{self.name}"
+
+    def step(self, given: Stepping) -> Stepped:
+        return self._function()(given)
+
+    def _function(self) -> StepFunction:
         try:
             found = getattr(import_module(self.module), self.name)
         except (ImportError, AttributeError) as error:
             raise UsageError(
-                f"the step {self.module}.{self.name} cannot be imported: {error}",
+                f"{self} cannot be imported: {error}",
                 advice="It must be importable wherever tasks run",
             ) from error
         function: StepFunction = found
         return function
 
 
-Step = Merges | PythonStep
+StepFunction = Callable[[Stepping], Stepped]
+
+Step = Merges | Timers | KeyedStep
 
 
-@dataclass(frozen=True, slots=True)
-class Stepping:
-    """What a step is given."""
-
-    keys: pa.RecordBatch  # each key once
-    old: pa.RecordBatch  # the values of each key; null where it is not found
-    found: Mask
-    rows: pa.RecordBatch  # the epoch's rows of these keys
-    key_of: npt.NDArray[np.int64]  # of each row: which of the keys it has
-
-
-StepFunction = Callable[[Stepping], pa.RecordBatch]
-
-
-def stepped(
-    step: PythonStep, partition: StatePartition, rows: pa.RecordBatch, slots: Slots
-) -> pa.RecordBatch:
-    """The whole new values of all keys that have *rows*, as sorted changes."""
-    schema = partition.schema
-    first, key_of = _grouped(schema, rows, slots)
-    keys = [column.take(pa.array(first)) for column in key_columns(schema, rows)]
-    looked = partition.look(slots[first], keys)
-    batch = pa.RecordBatch.from_arrays(keys, schema=schema.key)
-    values = step.function()(Stepping(batch, looked.values, looked.found, rows, key_of))
-    _check(step, schema, values, len(first))
-    named = [values.column(field.name) for field in schema.value]
-    return changes(
-        schema, pa.RecordBatch.from_arrays([*keys, *named], schema=schema.row), slots=slots[first]
-    )
-
-
-def _grouped(
-    schema: StateSchema, rows: pa.RecordBatch, slots: Slots
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """A row of each key, in the order of a run; and of each row the number of its key there."""
-    names = canonical(key_columns(schema, rows)).dictionary_encode()
-    codes = np.asarray(names.indices.to_numpy(zero_copy_only=False), np.int64)
-    _, first = np.unique(codes, return_index=True)
-    keys = [column.take(pa.array(first)) for column in key_columns(schema, rows)]
-    order = sort_order(slots[first], keys)
-    if order is None:
-        order = np.arange(len(first))
-    place = np.empty(len(first), np.int64)
-    place[order] = np.arange(len(first))
-    return first[order], place[codes]
-
-
-def _check(step: PythonStep, schema: StateSchema, values: pa.RecordBatch, keys: int) -> None:
-    wanted = pa.schema([pa.field(field.name, field.type) for field in schema.value])
-    given = pa.schema([pa.field(field.name, field.type) for field in values.schema])
-    if given != wanted or values.num_rows != keys:
-        raise Refused(
-            f"the step {step.module}.{step.name} has given {values.num_rows} rows of "
-            f"{_said(given)} for {keys} keys, and the state has {_said(wanted)}",
-            advice="It returns the value columns of the state, a row for each key",
-        )
-
-
-def _said(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema) or "no columns"
+def is_keyed(step: Step) -> bool:
+    return not isinstance(step, (Merges, Timers))

@@ -4,6 +4,8 @@
 2  runs of the partition that should be one become one (R10)
 3  old and new values merged; the new run appended to the core's WAL, synced (R1)
 4  the rows that come out: changed ones, or those of windows that have closed
+
+A step that is a function over keys has its own way through: engine/keyed.py.
 """
 
 from __future__ import annotations
@@ -15,32 +17,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lamina.engine.model import (
-    CompactedRuns,
-    OperatorPlan,
-    OperatorWork,
-    StreamWork,
-    TaskResult,
-    TaskWork,
+from lamina.engine.keyed import update_keyed
+from lamina.engine.model import OperatorPlan, OperatorWork, StreamWork, TaskResult, TaskWork
+from lamina.engine.steps import Merges, Timers
+from lamina.engine.task_state import (
+    ARMED,
+    TIMER,
+    append_run,
+    check_placement,
+    open_partition,
+    rows_counted,
+    schema_of,
 )
-from lamina.engine.steps import PythonStep, Step, stepped
 from lamina.engine.typed import as_planned
 from lamina.errors import Refused
-from lamina.format.commit import WalRange
 from lamina.pipeline.model import Emit
-from lamina.state.changes import changes, key_columns, slots_of_keys
+from lamina.state.changes import changes
 from lamina.state.folding import folded
 from lamina.state.keys import canonical
-from lamina.state.layers import PlacedRun, stack
-from lamina.state.operator import compact_runs
 from lamina.state.partition import Applied, StatePartition
 from lamina.state.run import run_of_batch, slots_of_batch
 from lamina.state.scanning import highest
-from lamina.state.schema import FLOOR_META, StateSchema, time_values
-from lamina.state.vnodes import Mask, SlotRange, Slots
-
-ROWS = "_rows"
-"""The column that Spark computes beside the partials of windows: how many rows each is of."""
+from lamina.state.schema import StateSchema, time_values
+from lamina.state.vnodes import Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +62,15 @@ def update_state(
     *of_rows* says that they are of single rows: a key may have many.
     """
     work, plan = task.stream, operator.plan
+    if not isinstance(plan.step, (Merges, Timers)):
+        keyed = update_keyed(task, operator, plan.step, batches)
+        return Updated(keyed.result, keyed.rows)
     schema = schema_of(plan)
     if plan.given:
         batches = _as_stored(plan, schema, batches)
-    partition, compacted = _open(task, operator, schema)
+    partition, compacted = open_partition(task, operator, schema)
     made = folded if of_rows else changes
-    changed, rows_in, late = _changes(plan.step, made, partition, batches, _late(work, partition))
+    changed, rows_in, late = _changes(made, partition, batches, _late(work, partition))
     if not schema.value.names:
         changed = _unknown(partition, changed)
     run = _changed(schema, partition.apply(changed, old_values=False))
@@ -81,7 +83,7 @@ def update_state(
         rows = []
     result = TaskResult(
         partition=task.partition,
-        ranges=_append(task, operator.name, run),
+        ranges=append_run(task, operator.name, run),
         compacted=compacted,
         rows_in=rows_in,
         late=late,
@@ -119,17 +121,11 @@ def _expired(
     return gone, run.replace_schema_metadata(floor_run.schema.metadata) if gone else run
 
 
-def schema_of(plan: OperatorPlan) -> StateSchema:
-    """The state's columns as the plan carries them."""
-    key = pa.ipc.read_schema(pa.py_buffer(plan.key_schema))
-    value = pa.ipc.read_schema(pa.py_buffer(plan.value_schema))
-    definition = plan.step.definition(plan.definition)
-    return StateSchema(key, value, plan.time, plan.merges, definition, plan.meanings)
-
-
 def output_schema(plan: OperatorPlan) -> pa.Schema:
     """The rows that come out of a task, as the runner names their columns."""
-    row = schema_of(plan).row
+    if plan.output_schema:
+        return pa.ipc.read_schema(pa.py_buffer(plan.output_schema))
+    row = pa.schema([each for each in schema_of(plan).row if each.name not in (TIMER, ARMED)])
     names = plan.given or row.names
     return pa.schema([field.with_name(name) for field, name in zip(row, names, strict=True)])
 
@@ -143,30 +139,7 @@ def _as_stored(
         yield batch.rename_columns([called.get(name, name) for name in batch.schema.names])
 
 
-def _open(
-    task: TaskWork, operator: OperatorWork, schema: StateSchema
-) -> tuple[StatePartition, tuple[CompactedRuns, ...]]:
-    """The partition as the driver's list says, with fewer runs where that is due."""
-    work = task.stream
-    within = SlotRange.of_partition(task.partition, work.partitions)
-    refs = operator.runs[task.partition] if operator.runs else ()
-    placed = [
-        PlacedRun(work.space.open_run(ref), SlotRange(ref.first_slot, ref.last_slot))
-        for ref in refs
-    ]
-    partition = StatePartition(schema, stack(placed, within), within=within)
-    folder = work.space.run_files
-    compacted: list[CompactedRuns] = []
-    while (chosen := partition.plan_compaction()) is not None:
-        before = {run.name for run in partition.runs}
-        partition = compact_runs(partition, chosen, folder)  # it may take in more than was chosen
-        (made,) = (run for run in partition.runs if run.name not in before)
-        compacted.append(CompactedRuns(operator.name, made.inputs, made.name))
-    return partition, tuple(compacted)
-
-
 def _changes(
-    step: Step,
     made: Callable[[StateSchema, pa.RecordBatch], pa.RecordBatch],
     partition: StatePartition,
     batches: Iterable[pa.RecordBatch],
@@ -178,25 +151,13 @@ def _changes(
     if not listed:
         return pa.RecordBatch.from_pylist([], schema.run), 0, 0
     batch = pa.concat_batches(listed)
-    rows_in = _rows(batch)
+    rows_in = rows_counted(batch)
     if floor is not None and schema.time is not None:
         batch = batch.filter(pa.array(_on_time(schema, batch, floor)))
-    if isinstance(step, PythonStep):
-        slots = slots_of_keys(key_columns(schema, batch))
-        _check_placement(partition.within, slots)
-        changed = stepped(step, partition, batch, slots)
-    else:
-        columns = [as_planned(batch.column(field.name), field.type) for field in schema.row]
-        changed = made(schema, pa.RecordBatch.from_arrays(columns, schema=schema.row))
-        _check_placement(partition.within, slots_of_batch(changed))
-    return changed, rows_in, rows_in - _rows(batch)
-
-
-def _rows(partials: pa.RecordBatch) -> int:
-    """How many rows they are of, as far as they say; a row counts in each of its windows."""
-    if ROWS not in partials.schema.names:
-        return int(partials.num_rows)
-    return int(partials.column(ROWS).to_numpy(zero_copy_only=False).sum())
+    columns = [as_planned(batch.column(field.name), field.type) for field in schema.row]
+    changed = made(schema, pa.RecordBatch.from_arrays(columns, schema=schema.row))
+    check_placement(partition.within, slots_of_batch(changed))
+    return changed, rows_in, rows_in - rows_counted(batch)
 
 
 def _late(work: StreamWork, partition: StatePartition) -> int | None:
@@ -207,22 +168,6 @@ def _late(work: StreamWork, partition: StatePartition) -> int | None:
 def _on_time(schema: StateSchema, batch: pa.RecordBatch, floor: int) -> Mask:
     assert schema.time is not None
     return np.asarray(time_values(batch.column(schema.time)) >= floor)
-
-
-def _check_placement(within: SlotRange, slots: Slots) -> None:
-    """R8: every row is on the task that owns its vnode, or nothing of this epoch counts."""
-    if len(slots) and (int(slots.min()) < within.first or int(slots.max()) > within.last):
-        raise Refused(
-            "rows have come to a task that does not own their keys",
-            advice="Adaptive execution must be off for this job; please report this plan",
-        )
-
-
-def _append(task: TaskWork, operator: str, run: pa.RecordBatch) -> tuple[WalRange, ...]:
-    """The run in the WAL of the core, synced; nothing if the epoch changes nothing here."""
-    if not run.num_rows and FLOOR_META not in (run.schema.metadata or {}):
-        return ()
-    return (task.stream.space.put_run(task.writer, operator, run),)
 
 
 def combined(results: Iterable[TaskResult]) -> TaskResult:

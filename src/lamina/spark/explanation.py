@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from lamina.engine.task import schema_of
+from lamina.engine.task_state import schema_of
 from lamina.pipeline.checks import order
 from lamina.pipeline.model import Pipeline
 from lamina.spark.compiling import compile_pipeline

@@ -15,7 +15,7 @@ from pyspark.sql.types import (
 )
 
 from lamina.engine.model import OperatorPlan
-from lamina.engine.task import ROWS
+from lamina.engine.task_state import ROWS
 from lamina.pipeline.plans import Aggregation, Stateless
 from lamina.spark.frame_functions import FramePlan
 from lamina.spark.internals import query

@@ -18,6 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lamina.engine.model import OperatorWork, StreamWork, TaskResult, TaskWork
+from lamina.engine.steps import Timers
 from lamina.engine.task import Updated, output_schema, update_state
 from lamina.engine.typed import as_planned
 from lamina.engine.wire import decode_result, encode_result
@@ -45,8 +46,8 @@ class UpdateState:
 
     @property
     def operator(self) -> OperatorWork:
-        """A SELECT has one state so far."""
-        (only,) = self.work.operators
+        """A SELECT has one state, and perhaps timers beside it."""
+        (only,) = (each for each in self.work.operators if not isinstance(each.plan.step, Timers))
         return only
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

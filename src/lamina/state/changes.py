@@ -11,9 +11,9 @@ from lamina.errors import StateChanged, UsageError
 from lamina.state.hashing import spark_xxhash64, vnodes_of
 from lamina.state.keys import normalise
 from lamina.state.run import slots_of_batch, sort_order
-from lamina.state.schema import DELETE, PUT, StateSchema, null_where
+from lamina.state.schema import DELETE, PUT, StateSchema, null_where, time_values
 from lamina.state.stored_types import as_stored
-from lamina.state.vnodes import Mask, SlotRange, Slots, slots_of
+from lamina.state.vnodes import Mask, SlotRange, Slots, slots_of, timed_slots_of
 
 
 def changes(
@@ -33,7 +33,7 @@ def changes(
     keys = key_columns(schema, batch)
     values = [_value(batch, field, deletes) for field in schema.value]
     if slots is None:
-        slots = slots_of_keys(keys)
+        slots = slots_in(schema, keys)
     gone = np.zeros(batch.num_rows, np.bool_) if deletes is None else deletes
     operations = np.where(gone, np.uint8(DELETE), np.uint8(PUT))
     arrays = [pa.array(slots, pa.uint64()), pa.array(operations, pa.uint8()), *keys, *values]
@@ -52,6 +52,16 @@ def key_columns(schema: StateSchema, batch: pa.RecordBatch) -> list[pa.Array]:
 def slots_of_keys(keys: Sequence[pa.Array]) -> Slots:
     """Where normalised keys belong, by the same functions that Spark has."""
     return slots_of(vnodes_of(keys), spark_xxhash64(keys))
+
+
+def slots_in(schema: StateSchema, keys: Sequence[pa.Array]) -> Slots:
+    """Where normalised keys of a state belong."""
+    if not schema.by_time:
+        return slots_of_keys(keys)
+    assert schema.time is not None
+    at = schema.key.names.index(schema.time)
+    owners = vnodes_of([*keys[:at], *keys[at + 1 :]])
+    return timed_slots_of(owners, time_values(keys[at]), spark_xxhash64(keys))
 
 
 def check_changes(schema: StateSchema, batch: pa.RecordBatch, within: SlotRange) -> None:

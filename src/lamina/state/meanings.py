@@ -94,6 +94,19 @@ def _by_meaning(stored: StateSchema, today: StateSchema, what: str) -> StateSche
     return renamed(today, called)
 
 
+def check_meanings_kept(stored: StateSchema, today: StateSchema, what: str) -> None:
+    """Of a step that knows its columns by their names: each holds what it held."""
+    if not stored.meanings or not today.meanings:
+        return
+    for name in stored.row.names:
+        if name in today.row.names and stored.called(name) != today.called(name):
+            raise StateChanged(
+                f"{what}: its state has {stored.called(name)} where the SELECT has "
+                f"{today.called(name)}",
+                advice=f"Write keys and aggregates in the order they had. {_BEGIN}",
+            )
+
+
 def renamed(schema: StateSchema, called: dict[str, str]) -> StateSchema:
     """The same value columns under other names."""
     return replace(

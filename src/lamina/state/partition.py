@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from lamina.errors import UsageError
-from lamina.state.changes import check_changes, key_columns, slots_of_keys
+from lamina.state.changes import check_changes, key_columns, slots_in
 from lamina.state.merge import Merge, check_merges, merge_rows
 from lamina.state.run import Run, TimeRange, deletes_of_batch, find, slots_of_batch
-from lamina.state.scanning import highest, scan_runs
+from lamina.state.scanning import highest, scan_runs, scan_times
 from lamina.state.schema import SYSTEM_COLUMNS, StateSchema, check_successor, null_where
 from lamina.state.tiers import FAN_OUT, RUNS_MAX, plan_compaction
 from lamina.state.vnodes import EVERYTHING, Mask, Rows, SlotRange, Slots
@@ -98,15 +98,14 @@ class StatePartition:
         """Key and value columns of every key, in the order of slots, block by block."""
         if not within.meets(self.within):
             return
-        pruned = times if times is not None and self.schema.time in self.schema.key.names else None
-        batches = scan_runs(
-            self.runs,
-            self.schema,
-            within=within.cut(self.within),
-            bottom=True,
-            floor=self.floor,
-            times=pruned,
-        )
+        part = within.cut(self.within)
+        if times is not None and self.schema.by_time:
+            batches = scan_times(self.runs, self.schema, times, within=part, floor=self.floor)
+        else:
+            pruned = times if self.schema.time in self.schema.key.names else None
+            batches = scan_runs(
+                self.runs, self.schema, within=part, bottom=True, floor=self.floor, times=pruned
+            )
         for batch in batches:
             wanted = batch
             if times is not None:
@@ -252,7 +251,7 @@ def look_up(partitions: Sequence[StatePartition], keys: pa.RecordBatch) -> Looke
     """The values of keys, row by row, from whichever of *partitions* owns each."""
     schema = partitions[0].schema
     columns = key_columns(schema, keys)
-    slots = slots_of_keys(columns)
+    slots = slots_in(schema, columns)
     order = np.argsort(slots, kind="stable")
     slots, columns = slots[order], [column.take(pa.array(order)) for column in columns]
     values = []

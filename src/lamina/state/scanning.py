@@ -16,7 +16,7 @@ from lamina.state.keys import canonical, equal
 from lamina.state.run import Run, TimeRange, deletes_of_batch, slots_of_batch
 from lamina.state.run_file import BLOCK_BYTES, BLOCK_ROWS
 from lamina.state.schema import DELETE, OP, SLOT, SYSTEM_COLUMNS, StateSchema, null_where
-from lamina.state.vnodes import EVERYTHING, Mask, Rows, SlotRange, Slots
+from lamina.state.vnodes import EVERYTHING, Mask, Rows, SlotRange, Slots, timed_ranges
 
 STEP_ROWS = 32 * 1024
 
@@ -46,6 +46,36 @@ def scan_runs(
                 batch = without_deletes(batch)
             if batch.num_rows:
                 yield batch
+
+
+def scan_times(
+    runs: Sequence[Run],
+    schema: StateSchema,
+    times: TimeRange,
+    *,
+    within: SlotRange = EVERYTHING,
+    floor: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The newest rows of a range of time, and a few around it, of state in the order of time.
+
+    They are looked for where they stand: what is later is not touched, however much there is.
+    """
+    firsts, lasts = timed_ranges(within, times.since, times.before)
+    parts = []
+    for run in reversed(runs):
+        for index, block in enumerate(run.blocks):
+            if not times.meets(block):
+                continue
+            batch = run.batch(index, schema)
+            slots = slots_of_batch(batch)
+            starts = slots.searchsorted(firsts, "left")
+            sizes = slots.searchsorted(lasts, "right") - starts
+            if sizes.any():
+                rows = np.repeat(starts - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+                parts.append(batch.take(pa.array(rows)))
+    if parts:
+        batch = _expired(newest_rows(parts, schema), schema, floor)
+        yield without_deletes(batch)
 
 
 def newest_rows(parts: Sequence[pa.RecordBatch], schema: StateSchema) -> pa.RecordBatch:

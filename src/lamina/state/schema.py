@@ -9,8 +9,8 @@ _op     uint8    0: these are the key's values; 1: the key is gone
 
 The schema's metadata says how many of them are the key: `lamina.keys`; which is the time, if one
 is: `lamina.time`; how new values are merged with old ones: `lamina.merges`; which definition they
-were computed by: `lamina.definition`; what each column holds: `lamina.meanings`; and below which
-time everything is gone: `lamina.floor`.
+were computed by: `lamina.definition`; what each column holds: `lamina.meanings`; whether slots are
+in the order of time: `lamina.slots`; and below which time everything is gone: `lamina.floor`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ PUT, DELETE = 0, 1
 SYSTEM_COLUMNS = 2
 KEYS_META, TIME_META, FLOOR_META = b"lamina.keys", b"lamina.time", b"lamina.floor"
 MERGES_META, DEFINITION_META = b"lamina.merges", b"lamina.definition"
-MEANINGS_META = b"lamina.meanings"
+MEANINGS_META, SLOTS_META = b"lamina.meanings", b"lamina.slots"
+BY_TIME = b"time"
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class StateSchema:
     merges: tuple[Merge, ...] = ()  # without any, a new value takes the place of the old one
     definition: str | None = None  # a digest of what computes the values, if anybody says
     meanings: tuple[str, ...] = ()  # what each column holds, keys first, if anybody says
+    by_time: bool = False
+    """Rows live where all keys but the time say, and stand there in the order of time: timers."""
 
     def __post_init__(self) -> None:
         for name in ("key", "value"):
@@ -67,6 +70,8 @@ class StateSchema:
                 raise UsageError(f"the value column {field.name!r} is dictionary-encoded")
         if self.time is not None:
             self._check_time(self.time)
+        if self.by_time and (self.time not in self.key.names or len(self.key) < 2):
+            raise UsageError("state in the order of time has the time and another column as keys")
 
     @cached_property
     def run(self) -> pa.Schema:
@@ -84,6 +89,8 @@ class StateSchema:
             meta[DEFINITION_META] = self.definition.encode()
         if self.meanings:
             meta[MEANINGS_META] = encode(list(self.meanings))
+        if self.by_time:
+            meta[SLOTS_META] = BY_TIME
         if floor is not None:
             meta[FLOOR_META] = str(floor).encode()
         return pa.schema(
@@ -160,6 +167,7 @@ def schema_of_run(schema: pa.Schema, where: str = "") -> StateSchema:
         _merges(meta, where),
         meta[DEFINITION_META].decode() if DEFINITION_META in meta else None,
         _meanings(meta, len(fields) - SYSTEM_COLUMNS, where),
+        _is_by_time(meta, where),
     )
 
 
@@ -179,6 +187,13 @@ def _meanings(meta: Mapping[bytes, bytes], columns: int, where: str) -> tuple[st
     if not isinstance(listed, list) or len(listed) != columns:
         raise Corrupt("the meanings of a run are not a list with one for each column", where=where)
     return tuple(str(each) for each in listed)
+
+
+def _is_by_time(meta: Mapping[bytes, bytes], where: str) -> bool:
+    said = meta.get(SLOTS_META)
+    if said not in (None, BY_TIME):
+        raise Corrupt(f"the slots of a run are in an unknown order: {said!r}", where=where)
+    return said is not None
 
 
 def check_merges_kept(stored: StateSchema, new: StateSchema, what: str) -> None:
@@ -222,7 +237,7 @@ def check_successor(old: StateSchema, new: StateSchema, what: str) -> None:
     if old == new:
         return
     _check_keys(old, new, what)
-    if old.time != new.time:
+    if old.time != new.time or old.by_time != new.by_time:
         raise StateChanged(f"{what}: rows expire by {new.time!r}, and by {old.time!r} in its state")
     for field in old.value:
         if field.name not in new.value.names:

@@ -4,6 +4,10 @@ vnode      pmod(hash(key), 256), as Spark computes it
 owner      vnode mod P, for P a power of two: so task p of `repartition(P, key)` is the owner
 slot       64 bits: the vnode with its bits reversed, then the upper 56 bits of the key's xxhash64
 
+Timers have another slot: the vnode is that of their keys without the time, so that they live where
+those keys do. Then come 36 bits of the time, which are steps of 16.8 seconds, and 20 of the hash.
+What is due of a vnode stands together then, at its beginning.
+
 Runs are sorted by slot. With its bits reversed, the low bits that choose the owner come first: so
 the vnodes of any owner, for any P, are one slice of a run.
 """
@@ -22,6 +26,9 @@ VNODE_COUNT = 256
 PARTITIONS_MAX = VNODE_COUNT
 _HASH_BITS = np.uint64(56)
 _DROPPED_BITS = np.uint64(8)
+_STEP_BITS = 24  # of microseconds
+_STEPS = 1 << 36  # with the epoch in the middle: 18,000 years before it and after it
+_TIMED_HASH_BITS = 20
 
 Slots: TypeAlias = npt.NDArray[np.uint64]
 Rows: TypeAlias = npt.NDArray[np.int64]
@@ -47,6 +54,31 @@ def slots_of(vnodes: npt.NDArray[np.integer], hashes: npt.NDArray[np.integer]) -
         raise UsageError(f"a vnode is from 0 to {VNODE_COUNT - 1}, not {vnodes.max()}")
     ranks = REVERSED[vnodes.astype(np.uint8, copy=False)].astype(np.uint64)
     return (ranks << _HASH_BITS) | (hashes.view(np.uint64) >> _DROPPED_BITS)
+
+
+def timed_slots_of(
+    vnodes: npt.NDArray[np.integer], times: Rows, hashes: npt.NDArray[np.integer]
+) -> Slots:
+    """The sort key of timers; *times* are in microseconds."""
+    steps = np.clip((times >> _STEP_BITS) + _STEPS // 2, 0, _STEPS - 1).astype(np.uint64)
+    ranks = REVERSED[vnodes.astype(np.uint8, copy=False)].astype(np.uint64)
+    low = hashes.view(np.uint64) >> np.uint64(64 - _TIMED_HASH_BITS)
+    slots: Slots = (ranks << _HASH_BITS) | (steps << np.uint64(_TIMED_HASH_BITS)) | low
+    return slots
+
+
+def timed_ranges(within: SlotRange, since: int | None, before: int | None) -> tuple[Slots, Slots]:
+    """Of every vnode in *within*, the first and the last slot of timers in a range of time."""
+    ranks = np.arange(within.first >> 56, (within.last >> 56) + 1, dtype=np.uint64)
+    first = 0 if since is None else _step(since)
+    last = _STEPS - 1 if before is None else _step(before)
+    low, high = first << _TIMED_HASH_BITS, ((last + 1) << _TIMED_HASH_BITS) - 1
+    starts = ranks << _HASH_BITS
+    return starts | np.uint64(low), starts | np.uint64(high)
+
+
+def _step(time: int) -> int:
+    return min(max((time >> _STEP_BITS) + _STEPS // 2, 0), _STEPS - 1)
 
 
 def vnodes_of_slots(slots: Slots) -> Vnodes:
