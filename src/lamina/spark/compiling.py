@@ -21,12 +21,7 @@ from lamina.engine.model import OperatorPlan
 from lamina.engine.plans import EnginePlan, StreamPlan
 from lamina.engine.ports import Change, Output
 from lamina.engine.steps import Merges
-<<<<<<< HEAD
-from lamina.engine.task import ROWS
-=======
 from lamina.engine.task_state import ROWS
-from lamina.errors import BadPipeline
->>>>>>> 2a9cde9 (engine: keyed steps have rows, deletes and timers by event time)
 from lamina.format.canonical import Json
 from lamina.format.manifest import pipeline_hash
 from lamina.pipeline.compile import compile_select
