@@ -1,7 +1,8 @@
 """Nexmark's queries over bids that need no join, in epochs: sinks hold what DuckDB computes.
 
-Words are Nexmark's own but for types and functions that Spark calls otherwise. q5 and q7 are by top
-n: of equal counts and prices the greatest auction wins. q11 (sessions) is not here yet.
+Words are Nexmark's own but for types and functions that Spark calls otherwise. Where q5 and q7 join
+a query with itself, they are by window functions over closed windows, and q7 also by top n, with
+updates. q11 (sessions) is not here yet.
 """
 
 from __future__ import annotations
@@ -66,6 +67,19 @@ SELECT starts, auction, num FROM (
   FROM (SELECT window.start AS starts, auction, count(*) AS num FROM bid
         GROUP BY auction, HOP(dateTime, INTERVAL 2 SECONDS, INTERVAL 10 SECONDS))
 ) WHERE place = 1""",
+    "q5_rank": """
+SELECT auction, num, starts, ends FROM (
+  SELECT auction, num, starts, ends, rank() OVER (PARTITION BY starts, ends ORDER BY num DESC) AS r
+  FROM (SELECT auction, count(*) AS num, window.start AS starts, window.end AS ends FROM bid
+        GROUP BY auction, HOP(dateTime, INTERVAL 2 SECONDS, INTERVAL 10 SECONDS))
+) WHERE r <= 1 EMIT ON WINDOW CLOSE""",
+    "q7_max": """
+WITH bids AS (
+  SELECT window.end AS ends, auction, price, bidder, dateTime, extra FROM bid
+  GROUP BY window(dateTime, '10 seconds'), auction, price, bidder, dateTime, extra)
+SELECT auction, price, bidder, dateTime, extra FROM (
+  SELECT *, max(price) OVER (PARTITION BY ends) AS highest FROM bids)
+WHERE price = highest EMIT ON WINDOW CLOSE""",
     "q7": """
 SELECT ends, auction, price, bidder FROM (
   SELECT window(dateTime, '10 seconds').end AS ends, auction, price, bidder FROM bid)
@@ -102,6 +116,22 @@ WITH starts AS (
   GROUP BY ALL)
 SELECT * FROM counted
 QUALIFY row_number() OVER (PARTITION BY starts ORDER BY num DESC, auction DESC) = 1""",
+    "q5_rank": """
+WITH starts AS (
+  SELECT auction, time_bucket(INTERVAL 2 SECONDS, dateTime) - INTERVAL (2 * back) SECONDS AS starts
+  FROM bid, range(5) AS r(back)), counted AS (
+  SELECT auction, count(*) AS num, starts, starts + INTERVAL 10 SECONDS AS ends FROM starts
+  WHERE starts + INTERVAL 10 SECONDS <= (SELECT max(dateTime) FROM bid) - INTERVAL 4 SECONDS
+  GROUP BY ALL)
+SELECT a.* FROM counted a JOIN (SELECT starts, max(num) AS most FROM counted GROUP BY starts) b
+ON a.starts = b.starts AND a.num >= b.most""",
+    "q7_max": """
+WITH bids AS (
+  SELECT *, time_bucket(INTERVAL 10 SECONDS, dateTime) + INTERVAL 10 SECONDS AS ends FROM bid)
+SELECT auction, price, bidder, dateTime, extra FROM bids JOIN (
+  SELECT ends, max(price) AS highest FROM bids
+  WHERE ends <= (SELECT max(dateTime) FROM bid) - INTERVAL 4 SECONDS GROUP BY ends) USING (ends)
+WHERE price = highest""",
     "q7": """
 SELECT time_bucket(INTERVAL 10 SECONDS, dateTime) + INTERVAL 10 SECONDS AS ends, auction, price,
        bidder FROM bid

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lamina.connectors.kinds import DeclaredOption, Given, OptionType, SinkKind, SourceKind, Value
 from lamina.errors import BadPipeline, UsageError
-from lamina.pipeline.definitions import UNITS_US, delay_us
+from lamina.pipeline.intervals import UNITS_US, delay_us
 from lamina.pipeline.model import DeclaredSink, DeclaredSource, Option
 from lamina.pipeline.tokens import bad_at
 from lamina.store.address import REMOTE_SCHEMES, Address

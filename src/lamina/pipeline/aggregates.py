@@ -10,7 +10,7 @@ from lamina.pipeline.aggregate_percentiles import PERCENTILES
 from lamina.pipeline.aggregate_sketches import SKETCHES
 from lamina.pipeline.aggregate_statistics import STATISTICS
 from lamina.pipeline.decimal_averages import decimal_average
-from lamina.pipeline.expressions import Words, calls
+from lamina.pipeline.expressions import Words, calls, is_over
 
 
 def _one(sql: str, merge: str) -> Row:
@@ -89,8 +89,11 @@ REFUSED: Mapping[str, str] = {
 
 
 def has_aggregate(words: Words) -> bool:
-    """Whether an expression calls one that is known here."""
-    return any(words[index].text.lower() in AGGREGATES for index, _ in calls(words))
+    """Whether an expression calls one that is known here; with OVER it is a window function."""
+    return any(
+        words[index].text.lower() in AGGREGATES and not is_over(words, close)
+        for index, close in calls(words)
+    )
 
 
 _SAME = frozenset(

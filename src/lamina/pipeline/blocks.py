@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from lamina.pipeline.aggregates import has_aggregate
 from lamina.pipeline.emits import split_emit
 from lamina.pipeline.expressions import Words, after_dot, closing, sign
-from lamina.pipeline.keys import Names, is_window
+from lamina.pipeline.keys import Names, read_keys
 from lamina.pipeline.model import NOWHERE, START, Emit, Stream
 from lamina.pipeline.ranks import limit_in
 from lamina.pipeline.select import Select, block_name, read_select
@@ -236,7 +236,7 @@ def _with_emits(blocks: list[Stream], file: str) -> list[Stream]:
 
 
 def _usual(select: Select) -> Emit | None:
-    if select.distinct is not None:
-        return None  # a row comes out when it is new
-    has_window = any(is_window(words) for words in select.keys)
+    if select.distinct is not None or select.ranked is not None:
+        return None  # a row comes out when it is new; of ranks whole_windows.py says it
+    has_window = any(key.is_window for key in read_keys(select, ()))
     return Emit.ON_WINDOW_CLOSE if has_window else Emit.ON_UPDATE

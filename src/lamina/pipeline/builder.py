@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from lamina.pipeline.cursor import Cursor
-from lamina.pipeline.definitions import UNITS_US, Definitions, delay_us, event_time
+from lamina.pipeline.definitions import Definitions, event_time
+from lamina.pipeline.intervals import UNITS_US, delay_us
 from lamina.pipeline.model import (
     NOWHERE,
     Code,

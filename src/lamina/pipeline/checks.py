@@ -207,6 +207,7 @@ class _Checks:
     def stream(self, stream: Stream) -> None:
         shape = self._shapes[stream.name]
         script, table = shape.select.script, shape.select.table
+        self._check_overs(shape.select)
         if not shape.is_aggregate:
             if stream.emit is not None:
                 said = f"EMIT {stream.emit.value.upper()}"
@@ -235,6 +236,15 @@ class _Checks:
             at = shape.select.having[0]
             raise script.bad(f"{message} would stay the newest", at, ADVICE)
         self._check_key_types(shape)
+
+    def _check_overs(self, select: Select) -> None:
+        """Window functions are over whole windows, or rank rows that are kept."""
+        if not select.overs or select.is_whole or select.ranked is not None:
+            return
+        if select.not_ranked is not None:
+            raise select.not_ranked
+        message = "row_number() inside an expression"
+        raise select.script.bad(message, select.overs[0].at, ADVICE_ON_RANKS)
 
     def _check_ranked(self, shape: Shape, ranked: Ranked) -> None:
         script, select = shape.select.script, shape.select

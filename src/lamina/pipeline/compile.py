@@ -49,6 +49,8 @@ def compile_select(
     one, by its name in lower case: both are Spark's to say.
     """
     compiler = _Compiler(select, columns, type_of, is_aggregate)
+    if select.is_whole:
+        return compiler.stateless()
     groups = bool(select.keys) or compiler.has_aggregates()
     if select.ranked is not None:
         limit = top if select.ranked.limit is None else select.ranked.limit
@@ -106,7 +108,7 @@ class _Compiler:
             )
         text = self._script.text
         after = f"{named_table(select)}{text[select.from_end :]}"
-        return Stateless(text[: select.table.start], after)
+        return Stateless(text[: select.table.start], after, moves_rows=select.is_whole)
 
     def aggregation(self) -> Aggregation:
         select = self._select

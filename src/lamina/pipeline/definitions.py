@@ -21,17 +21,8 @@ from lamina.pipeline.model import (
     memory_name,
 )
 from lamina.pipeline.tokens import bad_at
+from lamina.pipeline.whole_windows import with_whole_windows
 
-UNITS_US = {
-    "MICROSECOND": 1,
-    "MILLISECOND": 1_000,
-    "SECOND": 1_000_000,
-    "MINUTE": 60_000_000,
-    "HOUR": 3_600_000_000,
-    "DAY": 86_400_000_000,
-    "WEEK": 604_800_000_000,
-}
-INTERVAL_US_MAX = (1 << 63) - 1
 _MEMORY_BYTES = 16
 """What the name of a source grows by where its state has a name of its own (`files of ...`)."""
 
@@ -80,7 +71,8 @@ class Definitions:
                 "there is no statement", self.file, NOWHERE, "A pipeline begins with CREATE SOURCE"
             )
         self._check_memories()
-        return Pipeline(self.sources, self._unfolded(), self.sinks, self.functions)
+        streams = with_whole_windows(self._unfolded(), self.sources, file=self.file)
+        return Pipeline(self.sources, streams, self.sinks, self.functions)
 
     def _unfolded(self) -> dict[str, Stream]:
         """Streams and their blocks; a block has a name in the same space."""
@@ -123,13 +115,3 @@ def event_time(columns: tuple[Column, ...], column: str) -> str | None:
     """The column that a watermark names, as it was defined; None if there is none."""
     known = (each.name for each in columns if each.name.lower() == column.lower())
     return next(known, None)
-
-
-def delay_us(number: str, unit: str) -> int | None:
-    """So many of a unit in microseconds; None if that is no length of time."""
-    digits = number.strip()
-    scale = UNITS_US.get(unit.strip().upper().removesuffix("S"))
-    if scale is None or not (digits.isascii() and digits.isdecimal()):
-        return None
-    microseconds = int(digits) * scale
-    return microseconds if microseconds <= INTERVAL_US_MAX else None

@@ -84,6 +84,17 @@ def closing(words: Words, index: int) -> int:
     return next(i for i in inner if words[i].depth == depth and words[i].upper in (")", "]", "}"))
 
 
+def is_over(words: Words, close: int) -> bool:
+    """Whether the call whose bracket closes at *close* has an OVER, maybe behind a FILTER."""
+    return sign(words, after_filter(words, close)) == "OVER"
+
+
+def after_filter(words: Words, close: int) -> int:
+    """What follows a call that closes at *close*, and its FILTER (...)."""
+    has_filter = sign(words, close + 1) == "FILTER" and sign(words, close + 2) == "("
+    return (closing(words, close + 2) if has_filter else close) + 1
+
+
 def by_comma(words: Words) -> list[Words]:
     """The parts of a list, which has no brackets around it."""
     parts: list[Words] = []

@@ -153,6 +153,7 @@ class Stream:
     """The stream that it is a block of: a WITH, a subquery, a part of a UNION (blocks.py)."""
     scope: tuple[tuple[str, str], ...] = ()  # names of WITH, in lower case, and their blocks
     top: int | None = None  # of rows that it ranks: how many are kept, if what reads it says so
+    whole: bool = False  # its window functions are over closed windows (whole_windows.py)
     union: tuple[str, ...] = ()  # the blocks that it puts together; then its text is all of them
     python: FrameFunction | None = None  # then it has no SELECT
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from lamina.pipeline.blocks import keeps_state
-from lamina.pipeline.definitions import UNITS_US
 from lamina.pipeline.expressions import Words
+from lamina.pipeline.intervals import UNITS_US
 from lamina.pipeline.keys import Names
 from lamina.pipeline.select import Item, Select
 from lamina.pipeline.windows import lengths_of

@@ -19,10 +19,12 @@ class Stateless:
 
     before: str = field(repr=False)  # the text up to the table, and after it
     after: str = field(repr=False)
+    moves_rows: bool = False  # window functions bring the rows of each partition together
 
     def filled(self, variables: Mapping[str, str]) -> Stateless:
         """With the values of its variables, which may be secrets."""
-        return Stateless(filled(self.before, variables), filled(self.after, variables))
+        before, after = filled(self.before, variables), filled(self.after, variables)
+        return replace(self, before=before, after=after)
 
     def sql(self, view: str) -> str:
         return f"{self.before}{view}{self.after}"

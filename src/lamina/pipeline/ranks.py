@@ -17,7 +17,6 @@ from lamina.pipeline.expressions import Words, by_comma, closing, sign
 from lamina.pipeline.tokens import Script, Word, whole_number
 
 FUNCTION = "ROW_NUMBER"
-_OTHERS = ("RANK", "DENSE_RANK", "NTILE", "LAG", "LEAD", "PERCENT_RANK", "CUME_DIST")
 ADVICE = (
     "There is row_number() OVER (PARTITION BY key ORDER BY x) with QUALIFY ... <= n, or inside of "
     "FROM (...) WHERE its_name <= n"
@@ -85,18 +84,6 @@ def _direction(script: Script, words: Words) -> tuple[Words, bool]:
             f"row_number() with NULLS {nulls}", words[0], f"Spark's own order is {usual}; use it"
         )
     return words, descending
-
-
-def check_over(script: Script, words: Words, index: int) -> None:
-    """OVER at *index* belongs to a row_number() that stands alone, or is refused."""
-    opened = next((i for i in reversed(range(index - 1)) if sign(words, i) == "("), 0)
-    name = sign(words, opened - 1)
-    if name == FUNCTION and opened == index - 2:
-        return
-    called = f"{name.lower()}() OVER" if name else "OVER"
-    reason = "window functions look at rows that have not come yet"
-    more = " Ranks with ties would keep rows without a limit." if name in _OTHERS[:2] else ""
-    raise script.bad(f"{called} in a stream: {reason}.{more}", words[index], ADVICE)
 
 
 def limit_in(words: Words, is_rank: Callable[[Words], bool]) -> int | None:

@@ -13,23 +13,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from lamina.pipeline.expressions import after_dot, closing, has_implicit_alias, normal, sign
+from lamina.errors import BadPipeline
+from lamina.pipeline.expressions import after_dot, closing, has_implicit_alias, sign
 from lamina.pipeline.grouping import Grouping, read_grouping
 from lamina.pipeline.laterals import Laterals, read_laterals, starts_lateral
 from lamina.pipeline.model import NOWHERE, START, Place, Stream
-from lamina.pipeline.ranks import (
-    ADVICE,
-    FUNCTION,
-    Ranked,
-    check_over,
-    is_ranking,
-    limit_in,
-    read_ranking,
-)
+from lamina.pipeline.overs import Over, Ranks, read_overs, read_ranks
+from lamina.pipeline.ranks import Ranked
 from lamina.pipeline.tokens import Script, Word, read_script
 
 CLAUSES = ("FROM", "WHERE", "GROUP BY", "HAVING", "QUALIFY")
-_LOOKS_AHEAD = "window functions look at rows that have not come yet"
 _NO_ORDER = "a stream has no last row, so it has no order"
 _NO_END = "a stream has no end to count to"
 _PLACED = "the rows of a stream are placed by their keys"
@@ -84,10 +77,13 @@ class Select:
     inner: tuple[Word, ...] = ()  # of a subquery that is the table
     distinct: Word | None = None
     ranked: Ranked | None = None
+    overs: tuple[Over, ...] = ()  # of all window functions, also the one that ranks
+    not_ranked: BadPipeline | None = None  # why they are not ranks that can be kept as state
     grouping: Grouping = field(default_factory=Grouping)
     laterals: Laterals = field(default_factory=Laterals)
     from_end: int = 0  # where the text of FROM ends
     is_python: bool = False  # no SELECT at all: what its columns are of is not known
+    is_whole: bool = False  # it is computed of whole windows, all rows of each at once
 
     @property
     def qualifier(self) -> str:
@@ -112,7 +108,8 @@ def read_select(stream: Stream, file: str) -> Select:
         every = _read(text, file, place, stream.name, ())
         reads = stream.union if stream.python is None else stream.python.inputs
         return replace(every, reads=reads, is_python=stream.python is not None)
-    return _read(stream.select, file, place, stream.name, stream.scope)
+    select = _read(stream.select, file, place, stream.name, stream.scope)
+    return replace(select, ranked=None, not_ranked=None, is_whole=True) if stream.whole else select
 
 
 def block_name(stream: str, name: str) -> str:
@@ -144,6 +141,11 @@ def _read(
     table, alias, laterals = _table(script, clauses["FROM"], words[0], inner, name)
     distinct, listed = _distinct(script, clauses["SELECT"])
     items = tuple(_item(script, item) for item in _by_comma(script, listed, words[0]))
+    overs = tuple(read_overs(words, inner))
+    ranks = Ranks()
+    if overs or clauses["QUALIFY"]:
+        listing = [(item.words, item.alias) for item in items]
+        ranks = read_ranks(script, overs, listing, clauses["QUALIFY"])
     grouping = read_grouping(script, clauses["GROUP BY"], [item.words for item in items])
     return Select(
         script,
@@ -156,52 +158,13 @@ def _read(
         (table.text if inner else dict(scope).get(table.text.lower(), table.text),),
         inner,
         distinct,
-        _ranked(script, items, clauses["QUALIFY"]),
+        ranks.ranked,
+        overs,
+        ranks.error,
         grouping,
         read_laterals(script, laterals),
         clauses["FROM"][-1].end,
     )
-
-
-def _ranked(script: Script, items: tuple[Item, ...], qualify: tuple[Word, ...]) -> Ranked | None:
-    """What rows are ranked by, and how many are kept if QUALIFY says so."""
-    places = [index for index, item in enumerate(items) if is_ranking(item.words)]
-    if len(places) > 1:
-        at = items[places[1]].words[0]
-        raise script.bad("two ranks in one SELECT", at, "Write a subquery for each")
-    found = [replace(read_ranking(script, items[i].words), item=i) for i in places]
-    if not qualify:
-        return found[0] if found else None
-    calls = [i for i, word in enumerate(qualify) if word.upper == FUNCTION]
-    if not calls and not found:
-        raise script.bad("QUALIFY without row_number()", qualify[0], ADVICE)
-    if calls:
-        close = closing(qualify, calls[0] + 4) if sign(qualify, calls[0] + 4) == "(" else 0
-        call = qualify[calls[0] : close + 1]
-        if not is_ranking(call):
-            raise script.bad("row_number() OVER (...) is expected", qualify[calls[0]], ADVICE)
-        meant = read_ranking(script, call)
-        if found and not _same(call, items[places[0]].words):
-            message = "QUALIFY by another rank than the one in the list"
-            raise script.bad(message, qualify[0], "Write a subquery for one of them")
-    else:
-        call, meant = (), found[0]
-    alias = items[found[0].item or 0].alias if found else None
-
-    def is_rank(words: tuple[Word, ...]) -> bool:
-        named = alias is not None and len(words) == 1 and words[0].text.lower() == alias.lower()
-        return words == call if call else named
-
-    limit = limit_in(qualify, is_rank)
-    others = [word for word in qualify if word.upper in ("AND", "OR", "NOT", "BETWEEN")]
-    is_equal = any(word.upper in ("=", "==") for word in qualify)
-    if limit is None or others or (is_equal and limit != 1):
-        raise script.bad("QUALIFY is row_number() <= n, or = 1", qualify[0], ADVICE)
-    return replace(meant, limit=limit, item=found[0].item if found else None)
-
-
-def _same(left: tuple[Word, ...], right: tuple[Word, ...]) -> bool:
-    return [normal(word) for word in left] == [normal(word) for word in right]
 
 
 def _distinct(script: Script, words: tuple[Word, ...]) -> tuple[Word | None, tuple[Word, ...]]:
@@ -237,8 +200,6 @@ def _refuse(script: Script, words: tuple[Word, ...], index: int) -> None:
             word,
             "Write a stream of its own for the inner one",
         )
-    if name == "OVER" and before == ")":
-        check_over(script, words, index)
     if name in REFUSED_CALLS and follows == "(":
         raise script.bad(f"{name} in a stream: {REFUSED_CALLS[name]}", word)
     if word.depth == 0:
@@ -250,7 +211,7 @@ def _refuse_clause(script: Script, words: tuple[Word, ...], index: int) -> None:
     before = sign(words, index - 1)
     named = sign(words, index + 2) == "AS" and sign(words, index + 3) == "("
     if name == "WINDOW" and named:
-        raise script.bad(f"WINDOW in a stream: {_LOOKS_AHEAD}", word)
+        raise script.bad("WINDOW in a stream", word, "Write it in the brackets of OVER (...)")
     if name not in REFUSED or before == "AS" or (name == "EXCEPT" and before == "*"):
         return
     if name == "JOIN" and sign(words, index + 1) == "LATERAL":

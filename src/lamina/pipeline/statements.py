@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 from lamina.pipeline.cursor import Cursor
-from lamina.pipeline.definitions import UNITS_US, Definitions, delay_us, event_time
+from lamina.pipeline.definitions import Definitions, event_time
 from lamina.pipeline.emits import split_emit
+from lamina.pipeline.intervals import UNITS_US, delay_us
 from lamina.pipeline.model import (
     Code,
     Column,

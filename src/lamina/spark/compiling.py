@@ -24,6 +24,7 @@ from lamina.engine.steps import Merges
 from lamina.engine.task_state import ROWS
 from lamina.format.canonical import Json
 from lamina.format.manifest import pipeline_hash
+from lamina.pipeline.blocks import keeps_state
 from lamina.pipeline.compile import compile_select
 from lamina.pipeline.compile_rows import named_table
 from lamina.pipeline.digests import digests_of, hash_of, words_of
@@ -120,7 +121,8 @@ class _Compiler:
         for part in parts:
             self._add(part, stream, meaning, sources, output_of(part, select, inputs))
         output = output_of(made, select, inputs)
-        if _is_inlined(stream, made):
+        is_inlined = self._is_inlined(stream, made)
+        if is_inlined:
             self.streams[stream.name] = made
         else:
             self._add(made, stream, meaning, sources, output)
@@ -131,7 +133,7 @@ class _Compiler:
             output.change,
             output.keys,
             times_of(select, made, inputs),
-            made if _is_inlined(stream, made) else None,
+            made if is_inlined else None,
         )
 
     def _add(
@@ -166,6 +168,20 @@ class _Compiler:
             )
         )
 
+    def _is_inlined(self, stream: Stream, made: SparkStream) -> bool:
+        """A block without state is a part of what reads it.
+
+        Where rows are moved, it is so for one reader only, and without state: of rows that are
+        equal in ORDER BY Spark takes any, and no two may see different ones.
+        """
+        if not stream.block_of or not isinstance(made.plan, Stateless):
+            return False
+        if not made.moves_rows:
+            return True
+        selects = (read_select(each, self.file) for each in self.pipeline.streams.values())
+        readers = [each for each in selects if stream.name in each.reads]
+        return len(readers) == 1 and not keeps_state(readers[0])
+
     def _schema(self, name: str) -> StructType:
         known = self._known.get(name)
         return known.schema if known is not None else self.streams[name].output
@@ -180,10 +196,6 @@ class _Compiler:
         made = replace(made, of_bad_rows=True)
         output = output_of(made, read_select(stream, self.file), inputs)
         self._add(made, stream, None, inputs[0].sources, output)
-
-
-def _is_inlined(stream: Stream, made: SparkStream) -> bool:
-    return bool(stream.block_of) and isinstance(made.plan, Stateless)
 
 
 def _meaning(source: DeclaredSource) -> Json:

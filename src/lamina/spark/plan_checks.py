@@ -117,9 +117,10 @@ def refused_type(kind: DataType) -> str | None:
 
 
 def check_rows(frame: DataFrame, select: Select) -> None:
-    """Of a stream without aggregates: each row stands for itself."""
+    """Of a stream without aggregates: each row stands for itself, or is of a whole window."""
+    known = (*_ROWS, "Window") if select.is_whole else _ROWS
     for node in AnalysedPlan(frame).spine():
-        if node not in _ROWS:
+        if node not in known:
             raise select.script.bad(
                 f"Spark would compute this over the rows of one epoch ({node})",
                 0,

@@ -125,6 +125,13 @@ class SparkStream:
             for column in merge.columns
         )
 
+    @property
+    def moves_rows(self) -> bool:
+        """Whether Spark moves rows in it, or in a block that is a part of it."""
+        parts = [part for part in self.reading.parts if not isinstance(part, str)]
+        here = isinstance(self.plan, Stateless) and self.plan.moves_rows
+        return here or any(part.moves_rows for part in parts)
+
     def placed(self, views: Views, partitions: int, *, of_rows: bool = False) -> str:
         """The partials of all rows, or of each, on the owner of their key (R8)."""
         hint = f"/*+ REPARTITION({partitions}, {', '.join(self.keys)}) */"

@@ -72,6 +72,9 @@ def test_a_condition_says_how_many_rows_are_kept(query: str, limit: int) -> None
         ("SELECT row_number() OVER (SORT BY a ORDER BY b) AS n FROM t", "PARTITION BY is expected"),
         ("SELECT rank() OVER (PARTITION BY k ORDER BY a) AS n FROM t", "rank() OVER in a stream"),
         ("SELECT lag(a) OVER (PARTITION BY k ORDER BY a) AS n FROM t", "lag() OVER in a stream"),
+        ("SELECT sum(a) OVER (PARTITION BY k) AS n FROM t", "sum() OVER in a stream"),
+        ("SELECT a + sum(b) FILTER (WHERE b > 1) OVER w AS n FROM t", "sum() OVER in a stream"),
+        (f"SELECT {OVER} + 1 AS n FROM t", "row_number() inside an expression"),
         (f"SELECT k, count(*) AS c, {OVER} AS n FROM t GROUP BY k QUALIFY n <= 3",
          "row_number() beside GROUP BY"),
         (f"SELECT * FROM (SELECT *, {OVER} AS n FROM (SELECT k, sum(a) AS a FROM t GROUP BY k))"

@@ -55,8 +55,6 @@ def select(text: str) -> Select:
         ("SELECT a FROM t PIVOT (sum(a) FOR b IN (1))", "PIVOT in a stream"),
         ("SELECT a FROM t UNPIVOT (a FOR b IN (c))", "UNPIVOT in a stream"),
         ("SELECT a FROM t WHERE b |> LIMIT 5", "|> in a stream"),
-        ("SELECT sum(a) OVER (PARTITION BY b) FROM t", "OVER in a stream"),
-        ("SELECT a + sum(b) OVER w FROM t", "OVER in a stream"),
         ("SELECT a FROM t GROUP BY a GROUPING SETS ((a), ())", "GROUPING SETS behind an expr"),
         ("SELECT a FROM t GROUP BY ROLLUP (a) b", "'b' after ROLLUP (...)"),
         ("SELECT a FROM t GROUP BY ROLLUP ()", "an expression is missing"),

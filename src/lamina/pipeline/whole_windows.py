@@ -1,0 +1,118 @@
+"""Window functions over closed windows: which streams have all rows that they look at at once.
+
+    SELECT *, rank() OVER (PARTITION BY starts ORDER BY n DESC) AS place
+    FROM (SELECT window.start AS starts, k, count(*) AS n FROM t GROUP BY window(ts, '1 minute'), k)
+
+A window closes in one epoch, on all partitions. So if PARTITION BY has the window, every row of a
+partition comes in that epoch, and nothing has to be kept: Spark computes it of the epoch's rows.
+A row_number() could be kept as state, too (ranks.py); it is only if EMIT ON UPDATE asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from lamina.pipeline.blocks import calls_aggregate
+from lamina.pipeline.expressions import Words
+from lamina.pipeline.keys import is_window, read_keys
+from lamina.pipeline.model import DeclaredSource, Emit, Stream
+from lamina.pipeline.nesting import item_of, origins, plain_column, time_of
+from lamina.pipeline.select import Select, read_select
+
+_ENDS = (".", "END"), (".", "START")
+
+
+def with_whole_windows(
+    streams: Mapping[str, Stream], sources: Mapping[str, DeclaredSource], *, file: str
+) -> dict[str, Stream]:
+    """Streams as they are, but those that are over whole windows say so."""
+    found = _Windows(streams, sources, file)
+    return {name: found.stream(name) for name in streams}
+
+
+@dataclass(slots=True)
+class _Windows:
+    """A graph of streams (nesting.py), looked at from the sources on."""
+
+    streams: Mapping[str, Stream]
+    sources: Mapping[str, DeclaredSource]
+    file: str
+    _named: dict[str, str] = field(init=False)
+    _known: dict[str, Stream] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._named = {name.lower(): name for name in (*self.sources, *self.streams)}
+
+    def stream(self, name: str) -> Stream:
+        if name not in self._known:
+            stream = self._known[name] = self.streams[name]  # should it read itself
+            self._known[name] = self._looked_at(stream)
+        return self._known[name]
+
+    def _looked_at(self, stream: Stream) -> Stream:
+        if "OVER" not in stream.select.upper():
+            return stream
+        select = read_select(stream, self.file)
+        if not select.overs:
+            return stream
+        if stream.emit is not Emit.ON_UPDATE and self._is_whole(select):
+            return replace(stream, whole=True, emit=None, top=None)
+        if stream.block_of and stream.emit is None and select.ranked is not None:
+            return replace(stream, emit=Emit.ON_UPDATE)
+        return stream
+
+    def _is_whole(self, select: Select) -> bool:
+        if select.keys or select.having or select.distinct or calls_aggregate(select):
+            return False
+        names = [self._named.get(each.lower()) for each in select.reads]
+        if len(names) != 1 or names[0] is None:
+            return False
+        return all(
+            any(self._is_window(select, names[0], words) for words in over.partition)
+            for over in select.overs
+        )
+
+    def _is_window(self, select: Select, name: str, words: Words) -> bool:
+        """Whether an expression over *name* says which closed window a row is of."""
+        part = tuple(word.upper for word in words[-2:])
+        path = words[:-2] if len(words) > 2 and part in _ENDS else words
+        for column in {plain_column(select, words), plain_column(select, path)}:
+            found = set(origins(self, name, column)) if column else set()
+            if len(found) == 1 and all(self._closes(each.name, each.column) for each in found):
+                return True
+        return False
+
+    def _closes(self, name: str, column: str | None) -> bool:
+        """Whether a column is the start or the end of a window, and comes out when it closes."""
+        select = self.select(name)
+        if select is None or self._known[name].emit is not Emit.ON_WINDOW_CLOSE:
+            return False
+        words = item_of(select, column) if column else None
+        if words is None:
+            return False
+        windows = [key.words for key in read_keys(select, ()) if key.is_window]
+        return bool(windows) and is_part_of_window(words)
+
+    # the graph
+
+    def select(self, name: str) -> Select | None:
+        return read_select(self.stream(name), self.file) if name in self.streams else None
+
+    def inputs(self, name: str) -> Sequence[str]:
+        select = self.select(name)
+        assert select is not None
+        return [self._named.get(each.lower(), each) for each in select.reads]
+
+    def columns(self, name: str) -> Sequence[str]:
+        source = self.sources.get(name)
+        return [column.name.lower() for column in source.columns] if source else []
+
+
+def is_part_of_window(words: Words) -> bool:
+    """Whether an item is the window, its start, its end or a microsecond less."""
+    if time_of(words) is not None:
+        return True
+    part = tuple(word.upper for word in words[-2:])
+    first = words[:-2] if len(words) > 2 and part in _ENDS else words
+    return is_window(first) or [word.upper for word in first] == ["WINDOW"]
