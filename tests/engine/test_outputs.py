@@ -47,6 +47,6 @@ def test_a_sink_that_cannot_express_its_stream_is_refused_before_anything_is_cla
     sinks: dict[str, Sink] = {**world.sinks(), "totals": ParquetSink("totals", folder)}
     with pytest.raises(Refused, match=r"'totals' cannot take a stream of changes") as raised:
         world.open(sinks=sinks)
-    assert "append, upsert" in (raised.value.advice or "")
+    assert "goes by keys" in (raised.value.advice or "")
     assert not folder.exists()
     assert not world.home.exists()

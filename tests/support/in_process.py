@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lamina.engine.changing import PAIR, changes_of
 from lamina.engine.model import (
     Input,
     OperatorWork,
@@ -125,7 +126,7 @@ class InProcessRunner:
             rows = list(updated.rows)
             tables.append(pa.Table.from_batches(rows) if rows else None)
         is_silent = all(table is None for table in tables)
-        output = None if is_silent else stream.final(*tables)
+        output = None if is_silent else _as_changes(stream.final(*tables))
         return replace(combined(results), staged=self._staged(task, output))
 
     def _staged(self, task: TaskWork, rows: pa.Table | None) -> tuple[Staged, ...]:
@@ -142,6 +143,14 @@ class InProcessRunner:
 def _states(work: StreamWork) -> list[OperatorWork]:
     """The operators that rows come to; timers have none."""
     return [each for each in work.operators if not isinstance(each.plan.step, Timers)]
+
+
+def _as_changes(rows: pa.Table) -> pa.Table:
+    """Rows that `final` has left, as changes, if they are versions of rows."""
+    if PAIR not in rows.column_names or not rows.num_rows:
+        return rows
+    (versions,) = rows.combine_chunks().to_batches()
+    return pa.Table.from_batches([changes_of(versions)])
 
 
 def _one_batch(partials: pa.Table | None) -> pa.RecordBatch | None:

@@ -27,8 +27,8 @@ class ConsoleSink(NotedSink):
 
     @property
     def takes(self) -> frozenset[Change]:
-        """Every version of a row is shown as it comes."""
-        return frozenset({Change.APPEND, Change.UPSERT})
+        """Every version of a row is shown as it comes, and so is every change."""
+        return frozenset(Change)
 
     def deliver(self, publication: Publication) -> None:
         from lamina.connectors.console_rows import epoch_rows  # noqa: PLC0415  slow to import

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lamina.connectors.staged import open_proven
-from lamina.engine.ports import Publication
+from lamina.engine.ports import CHANGE, Publication
 from lamina.os_errors import typed_errors
 
 WIDTH_MAX = 40
@@ -24,7 +24,12 @@ def epoch_rows(publication: Publication, rows_max: int) -> Iterable[str]:
         ):
             shown.append(pq.read_table(opened).slice(0, left))
         left -= shown[-1].num_rows
-    return text_rows(pa.concat_tables(shown))
+    return text_rows(_change_first(pa.concat_tables(shown)))
+
+
+def _change_first(table: pa.Table) -> pa.Table:
+    names = table.column_names
+    return table.select(sorted(names, key=lambda name: name != CHANGE))
 
 
 def text_rows(table: pa.Table) -> Iterable[str]:

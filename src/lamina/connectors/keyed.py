@@ -1,11 +1,11 @@
 """Rows by key: what sinks share that replace rows of an outside table.
 
 append   every row of the stream is a row of the table
-upsert   a row replaces the one with the same keys; -D of a stream of changes deletes it
+upsert   a row replaces the one with the same keys; a stream of changes deletes rows, too
 
-A stream that is grouped by these keys has one row for each of them in an epoch, or changes in their
-order. Rows of any other come in no order: a column must say which one counts. Without it, several
-rows of a key are refused, wherever they come from.
+A stream that is grouped by these keys has one row for each of them in an epoch, or of changes one
+that is new and one that is gone; a new one counts. Rows of any other come in no order: a column
+must say which one counts. Without it, several rows of a key are refused, wherever they come from.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from lamina.connectors.kinds import DeclaredOption, Given, OptionType, SinkContext
 from lamina.connectors.options import bad_option
-from lamina.engine.ports import CHANGE, Change, Output
+from lamina.engine.ports import CHANGE, NEW, Change, Output
 from lamina.errors import Refused
 
 MODE = DeclaredOption(
@@ -70,9 +70,18 @@ def writing_of(context: SinkContext, output: Output) -> Writing:
                 raise bad_option(sink, message, given.file, advice)
         return Writing(WriteMode.APPEND)
     keys = _keys(context, output)
+    _check_deletes(context, output, keys)
     order_by = _order_by(context, output, keys)
-    is_told = bool(order_by) or output.change is Change.CHANGES
-    return Writing(WriteMode.UPSERT, keys, order_by, refuses_several=not is_told)
+    return Writing(WriteMode.UPSERT, keys, order_by, refuses_several=not order_by)
+
+
+def _check_deletes(context: SinkContext, output: Output, keys: tuple[str, ...]) -> None:
+    """A row that is taken back must be the only one with its keys, or others would go with it."""
+    if output.change is not Change.CHANGES or output.keys is None or output.is_keyed_by(keys):
+        return
+    message = f"deletes rows by {', '.join(keys)}, which does not tell them apart"
+    advice = f"Leave out keys: the stream's own are {', '.join(output.keys)}"
+    raise bad_option(context.sink, message, context.given.file, advice)
 
 
 def _default_mode(given: Given, output: Output) -> str:
@@ -134,22 +143,37 @@ class KeyedRows:
 
 
 def last_of_each_key(rows: pa.Table, writing: Writing) -> KeyedRows:
-    """Of several rows with the same keys the last or the greatest counts, and -U never does."""
-    keys = writing.keys
-    if CHANGE in rows.column_names:
-        rows = rows.filter(pc.not_equal(rows[CHANGE], "-U"))
-    rows = _with_one_zero(rows, keys)
+    """Of several rows with the same keys the last or greatest counts; of changes a new one."""
+    rows = one_of_each_key(rows, writing)
+    if CHANGE not in rows.column_names:
+        return KeyedRows(rows, rows.select(writing.keys).slice(0, 0))
+    is_new = _is_new(rows)
+    kept = rows.filter(is_new).drop_columns([CHANGE])
+    return KeyedRows(kept, rows.filter(pc.invert(is_new)).select(writing.keys))
+
+
+def one_of_each_key(rows: pa.Table, writing: Writing) -> pa.Table:
+    """The row of each key that counts; of changes it may be one that is taken back."""
+    rows = _with_one_zero(rows, writing.keys)
     if writing.order_by:
         rows = rows.take(_in_order(rows, writing.order_by))
-    last = _last(rows.select(keys))
-    if writing.refuses_several and len(last) < rows.num_rows:
+    new = rows.num_rows
+    if CHANGE in rows.column_names:
+        is_new = _is_new(rows)
+        new = pc.sum(is_new).as_py() or 0
+        rows = pa.concat_tables([rows.filter(pc.invert(is_new)), rows.filter(is_new)])
+    last = _last(rows.select(writing.keys))
+    if writing.refuses_several and _count_from(last, rows.num_rows - new) < new:
         raise _several(writing)
-    rows = rows.take(last)
-    if CHANGE not in rows.column_names:
-        return KeyedRows(rows, rows.select(keys).slice(0, 0))
-    gone = pc.equal(rows[CHANGE], "-D")
-    kept = rows.filter(pc.invert(gone)).drop_columns([CHANGE])
-    return KeyedRows(kept, rows.filter(gone).select(keys))
+    return rows.take(last)
+
+
+def _is_new(rows: pa.Table) -> pa.ChunkedArray:
+    return pc.is_in(rows[CHANGE], pa.array(NEW))
+
+
+def _count_from(numbers: pa.Array, first: int) -> int:
+    return int(np.count_nonzero(numbers.to_numpy() >= first))
 
 
 def _with_one_zero(rows: pa.Table, keys: tuple[str, ...]) -> pa.Table:

@@ -106,9 +106,13 @@ class Change(Enum):
 
 
 CHANGE = "_change"
-"""The last column of a stream of changes, not in its schema: +I, -U, +U or -D, as Flink has them.
+"""The last column of a stream of changes, not in its schema; its values are those of Flink."""
+INSERT, TAKE_BACK, UPDATE, DELETE = "+I", "-U", "+U", "-D"
+NEW, OLD = (INSERT, UPDATE), (TAKE_BACK, DELETE)
+"""What a row of changes does: it is there from now on, or it was there and is no more.
 
-A sink that goes by keys passes -U over (a +U follows it) and deletes what has -D.
+Within an epoch a key has one row of OLD and one of NEW at most, in any order. So a sink that goes
+by keys puts a new row if there is one, and else deletes the key.
 """
 
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from lamina.clock import Clock
 from lamina.engine.backoff import Backoff
 from lamina.engine.plans import EnginePlan
-from lamina.engine.ports import Output, Publication, Sink
+from lamina.engine.ports import Change, Output, Publication, Sink
 from lamina.errors import LaminaError, Refused, StoreError
 from lamina.format.commit import CommitRecord, Point, SinkAhead, StagedFile
 from lamina.format.manifest_model import Failed, Pending, SinkCommitStatus, SinkCommitted
@@ -200,7 +200,13 @@ def check_taken(sinks: Mapping[str, Sink], outputs: Mapping[str, Output]) -> Non
         change = outputs[name].change
         if change not in sink.takes:
             known = ", ".join(sorted(each.value for each in sink.takes))
+            advice = f"It takes {known}; use another stream, or another kind of sink"
+            if change is Change.CHANGES:
+                advice = (
+                    "It only adds rows, and cannot take any back. Use a sink that goes by keys, "
+                    "such as postgres, delta, iceberg or kafka, or EMIT ON UPDATE or ON WINDOW "
+                    "CLOSE in the stream"
+                )
             raise Refused(
-                f"the sink {name!r} cannot take a stream of {change.value} rows",
-                advice=f"It takes {known}; use another stream, or another kind of sink",
+                f"the sink {name!r} cannot take a stream of {change.value} rows", advice=advice
             )

@@ -3,7 +3,8 @@
 1  new partials, each key hashed here, as sorted changes; late ones are counted and left out
 2  runs of the partition that should be one become one (R10)
 3  old and new values merged; the new run appended to the core's WAL, synced (R1)
-4  the rows that come out: changed ones, or those of windows that have closed
+4  the rows that come out: changed ones, with their old versions if changes are wanted, or those
+   of windows that have closed
 
 A step that is a function over keys has its own way through: engine/keyed.py.
 """
@@ -15,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from lamina.engine.changing import PAIR, changed_only, versions
 from lamina.engine.keyed import update_keyed
 from lamina.engine.model import OperatorPlan, OperatorWork, StreamWork, TaskResult, TaskWork
 from lamina.engine.steps import Merges, Timers
@@ -34,7 +35,6 @@ from lamina.errors import Refused
 from lamina.pipeline.model import Emit
 from lamina.state.changes import changes
 from lamina.state.folding import folded
-from lamina.state.keys import canonical
 from lamina.state.partition import Applied, StatePartition
 from lamina.state.run import run_of_batch, slots_of_batch
 from lamina.state.scanning import highest
@@ -73,9 +73,10 @@ def update_state(
     changed, rows_in, late = _changes(made, partition, batches, _late(work, partition))
     if not schema.value.names:
         changed = _unknown(partition, changed)
-    run = _changed(schema, partition.apply(changed, old_values=False))
+    applied = _applied(plan, partition, changed)
+    run = applied.run
     after = partition.with_run(run_of_batch(run)) if run.num_rows else partition
-    rows = [schema.rows_of(run)] if run.num_rows else []
+    rows = _rows_out(plan, schema, applied) if run.num_rows else []
     if schema.time is not None and work.floor is not None:
         gone, run = _expired(after, run, work.floor)
         rows = gone if plan.emit is Emit.ON_WINDOW_CLOSE else rows
@@ -90,7 +91,7 @@ def update_state(
         keys=sum(each.rows for each in after.runs),
     )
     if plan.given:
-        rows = [batch.rename_columns(list(plan.given)) for batch in rows]
+        rows = [_as_given(plan, batch) for batch in rows]
     return Updated(result, rows)
 
 
@@ -100,13 +101,23 @@ def _unknown(partition: StatePartition, changed: pa.RecordBatch) -> pa.RecordBat
     return changed.filter(pa.array(~known)) if known.any() else changed
 
 
-def _changed(schema: StateSchema, applied: Applied) -> pa.RecordBatch:
-    """The run, without lists that no new element has got into: of most keys, if lists are short."""
-    if not schema.merges or any(merge.function != "list_sorted" for merge in schema.merges):
-        return applied.run
-    old, new = (canonical(each.values.columns) for each in (applied.old, applied.new))
-    same = applied.old.found & np.asarray(pc.equal(old, new))
-    return applied.run.filter(pa.array(~same)) if same.any() else applied.run
+def _applied(plan: OperatorPlan, partition: StatePartition, changed: pa.RecordBatch) -> Applied:
+    """Old and new values of the keys, without those that are as they were where that is likely.
+
+    Of most keys no new row gets into a short list.
+    """
+    changes = plan.emit is Emit.CHANGES
+    applied = partition.apply(changed, old_values=changes)
+    merges = partition.schema.merges
+    has_lists = bool(merges) and all(merge.function == "list_sorted" for merge in merges)
+    return changed_only(applied) if has_lists or changes else applied
+
+
+def _rows_out(plan: OperatorPlan, schema: StateSchema, applied: Applied) -> list[pa.RecordBatch]:
+    """The new rows of the state; if changes are to come out, the old ones too."""
+    if plan.emit is Emit.CHANGES:
+        return versions(schema, applied)
+    return [schema.rows_of(applied.run)]
 
 
 def _expired(
@@ -127,7 +138,15 @@ def output_schema(plan: OperatorPlan) -> pa.Schema:
         return pa.ipc.read_schema(pa.py_buffer(plan.output_schema))
     row = pa.schema([each for each in schema_of(plan).row if each.name not in (TIMER, ARMED)])
     names = plan.given or row.names
-    return pa.schema([field.with_name(name) for field, name in zip(row, names, strict=True)])
+    columns = [field.with_name(name) for field, name in zip(row, names, strict=True)]
+    numbers = [pa.field(PAIR, pa.int64())] if plan.emit is Emit.CHANGES else []
+    return pa.schema([*columns, *numbers])
+
+
+def _as_given(plan: OperatorPlan, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of the state under the names that the runner has for their columns."""
+    more = batch.schema.names[len(plan.given) :]
+    return batch.rename_columns([*plan.given, *more])
 
 
 def _as_stored(

@@ -224,7 +224,7 @@ def _with_emits(blocks: list[Stream], file: str) -> list[Stream]:
         select, emit = selects[block.name], emits[block.name]
         if keeps_state(select) or emit is None:
             continue
-        inside = [name for name in select.reads if name in emits]
+        inside = [name for name in select.reads if _has_groups(name, selects)]
         for name in inside:
             emits[name] = emits[name] or emit
         emits[block.name] = None if inside else emit
@@ -233,6 +233,14 @@ def _with_emits(blocks: list[Stream], file: str) -> list[Stream]:
         if emits[block.name] is None and keeps_state(select) and block.block_of:
             emits[block.name] = _usual(select)
     return [replace(block, emit=emits[block.name]) for block in blocks]
+
+
+def _has_groups(name: str, selects: Mapping[str, Select]) -> bool:
+    """Whether a block keeps state, or one that it reads."""
+    select = selects.get(name)
+    if select is None:
+        return False
+    return keeps_state(select) or any(_has_groups(each, selects) for each in select.reads)
 
 
 def _usual(select: Select) -> Emit | None:

@@ -6,7 +6,6 @@ Nothing is accepted that then silently produces no rows.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
 from posixpath import normpath
@@ -15,12 +14,13 @@ from lamina.errors import BadPipeline
 from lamina.pipeline.blocks import calls_aggregate, keeps_state
 from lamina.pipeline.expressions import Words
 from lamina.pipeline.key_types import refused_key
-from lamina.pipeline.keys import Key, Names, read_keys
+from lamina.pipeline.keys import Names, read_keys
 from lamina.pipeline.model import DeclaredSink, DeclaredSource, Emit, Pipeline, Stream
 from lamina.pipeline.nesting import Origin, column_of, item_of, nests, origins, time_of
 from lamina.pipeline.ranks import ADVICE as ADVICE_ON_RANKS
 from lamina.pipeline.ranks import Ranked
 from lamina.pipeline.select import Select, read_select
+from lamina.pipeline.shapes import Shape
 from lamina.pipeline.tokens import bad_at, did_you_mean
 from lamina.pipeline.updates import ADVICE, is_over, kept_columns
 from lamina.pipeline.windows import arguments
@@ -32,28 +32,6 @@ TOP_MAX = 10_000
 RESERVED = "_lamina"
 """How names of columns that are not the user's begin."""
 _EVENT_TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What can be said of a stream without Spark."""
-
-    stream: Stream
-    select: Select
-    names: Names
-    keys: tuple[Key, ...]
-    is_aggregate: bool
-
-    @property
-    def has_window(self) -> bool:
-        return any(key.is_window for key in self.keys)
-
-    @property
-    def is_updating(self) -> bool:
-        """Whether its rows replace earlier ones."""
-        if self.select.distinct is not None:
-            return False
-        return self.is_aggregate and self.stream.emit is not Emit.ON_WINDOW_CLOSE
 
 
 def check_pipeline(pipeline: Pipeline, *, file: str = "pipeline") -> None:
@@ -204,10 +182,26 @@ class _Checks:
         advice = "Every stream begins, in the end, with a source"
         return shape.select.script.bad(message, shape.select.table, advice)
 
+    def _changing_input(self, name: str) -> str | None:
+        """A stream that it reads, through others or not, whose rows are taken back."""
+        for each in self.input_streams(name):
+            shape = self._shapes[each]
+            if shape.stream.emit is Emit.CHANGES:
+                return each
+            found = None if shape.is_aggregate else self._changing_input(each)
+            if found is not None:
+                return found
+        return None
+
     def stream(self, stream: Stream) -> None:
         shape = self._shapes[stream.name]
         script, table = shape.select.script, shape.select.table
         self._check_overs(shape.select)
+        changing = self._changing_input(stream.name)
+        if changing is not None and shape.is_aggregate:
+            raise script.bad(
+                f"an aggregate over the changes of {changing!r}", table, "It cannot be one yet"
+            )
         if not shape.is_aggregate:
             if stream.emit is not None:
                 said = f"EMIT {stream.emit.value.upper()}"
@@ -220,7 +214,7 @@ class _Checks:
                 f"an aggregate over the updating stream {updating!r}: it would count the old and "
                 "the new value of a row",
                 table,
-                f"Let {updating!r} EMIT ON WINDOW CLOSE, or read what it reads",
+                f"Let {updating!r} EMIT CHANGES or EMIT ON WINDOW CLOSE",
             )
         if shape.select.distinct is not None:
             if stream.emit is not None:
@@ -269,12 +263,20 @@ class _Checks:
                 shape.stream,
                 f"Let {updating!r} EMIT ON WINDOW CLOSE, or read what it reads",
             )
+        changing = self._changing_input(shape.stream.name)
+        if changing is not None and select.is_python:
+            raise self._bad(
+                f"a Python function over the changes of {changing!r}: whether it gives the same "
+                "rows again cannot be told",
+                shape.stream,
+                f"Let it read what {changing!r} reads",
+            )
         if updating is not None and len(select.reads) > 1:
             raise select.script.bad(
                 f"UNION ALL over the updating stream {updating!r}: rows of one part could replace "
                 "those of another",
                 0,
-                f"Let {updating!r} EMIT ON WINDOW CLOSE",
+                f"Let {updating!r} EMIT CHANGES or EMIT ON WINDOW CLOSE",
             )
         if updating is None or not select.where:
             return
@@ -296,7 +298,9 @@ class _Checks:
                 )
             if emit is None:
                 raise script.bad(
-                    "an aggregate without a window is never complete", 0, "Write EMIT ON UPDATE"
+                    "an aggregate without a window is never complete",
+                    0,
+                    "Write EMIT ON UPDATE or EMIT CHANGES",
                 )
             return
         at = shape.select.keys[[key.is_window for key in shape.keys].index(True)][0]
@@ -312,7 +316,7 @@ class _Checks:
             raise script.bad(
                 "a stream with a window says when its rows come out",
                 0,
-                "Write EMIT ON WINDOW CLOSE or EMIT ON UPDATE",
+                "Write EMIT ON WINDOW CLOSE, EMIT ON UPDATE or EMIT CHANGES",
             )
 
     def _check_time(self, shape: Shape) -> None:

@@ -6,7 +6,7 @@ from lamina.pipeline.expressions import Words, ends_operand
 from lamina.pipeline.model import Emit
 from lamina.pipeline.tokens import Script
 
-_EMITS = "There are EMIT ON WINDOW CLOSE and EMIT ON UPDATE"
+_EMITS = "There are EMIT ON WINDOW CLOSE, EMIT ON UPDATE and EMIT CHANGES"
 
 
 def split_emit(script: Script, words: Words) -> tuple[Words, Emit | None]:
@@ -17,6 +17,8 @@ def split_emit(script: Script, words: Words) -> tuple[Words, Emit | None]:
     )
     if at is None:
         if len(said) > 2 and said[-2] == "EMIT" and ends_operand(words, len(words) - 3):
+            if said[-1] == "CHANGES":
+                return words[:-2], Emit.CHANGES
             raise script.bad(f"EMIT {said[-1]} is not known", words[-2], _EMITS)
         return words, None
     match said[at + 2 :]:

@@ -41,6 +41,7 @@ class Emit(Enum):
 
     ON_WINDOW_CLOSE = "on window close"
     ON_UPDATE = "on update"
+    CHANGES = "changes"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,9 @@ from lamina.pipeline.select import quoted
 from lamina.pipeline.variables import filled
 from lamina.state.merge import Merge
 
+RANKS_MAX = 1 << 16
+"""More rows than a list of the state has."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stateless:
@@ -119,18 +122,30 @@ class Aggregation:
         assert self.of_rows is not None
         return f"SELECT {self.of_rows} FROM {view}{self._partial[2]}"
 
-    def final(self, view: str, carry: str = "") -> str:
+    def final(self, view: str, carry: str = "", number: str = "") -> str:
         """Rows of the state as people see them.
 
         A row of which the column *carry* is not null always comes through, and the column with it.
-        It is no row of the state: nothing is computed of it, because that might fail.
+        It is no row of the state: nothing is computed of it, because that might fail. The column
+        *number* tells rows apart, and complements of its values too: so it does afterwards.
         """
         expressions, columns, having = self._final
+        numbers = [f"{self._numbered(number)} AS {number}"] if number else []
+        if number:
+            columns = f"{columns}, {number}"
         if carry:
             columns = f"{columns}, {carry}"
             expressions = tuple(f"CASE WHEN {carry} IS NULL THEN {e} END" for e in expressions)
             having = f"CASE WHEN {carry} IS NULL THEN {having} ELSE true END" if having else ""
         outputs = [f"{e} AS {quoted(n)}" for e, n in zip(expressions, self.outputs, strict=True)]
-        listed = ", ".join([*outputs, carry] if carry else outputs)
+        listed = ", ".join([*outputs, *numbers, *([carry] if carry else [])])
         where = f" WHERE {having}" if having else ""
         return f"SELECT {listed} FROM (SELECT {columns} FROM {view}){where}"
+
+    def _numbered(self, number: str) -> str:
+        """Of several rows that were one, each has a number of its own."""
+        if not self.has_lists:
+            return number
+        each = f"{{0}} * {RANKS_MAX} + rank"
+        old = each.format(f"(~{number})")
+        return f"CASE WHEN {number} < 0 THEN ~({old}) ELSE {each.format(number)} END"

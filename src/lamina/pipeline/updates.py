@@ -13,8 +13,8 @@ from lamina.pipeline.keys import Names, read_keys
 from lamina.pipeline.nesting import Graph, column_of, has_star, name_of, plain_column
 
 ADVICE = (
-    "Leave it out here, and let readers put it to the newest row of each key. A condition over "
-    "keys alone can stand in a WHERE; windows that EMIT ON WINDOW CLOSE can have any"
+    "Write EMIT CHANGES: then rows are taken back. A condition over keys alone can stand in a "
+    "WHERE; windows that EMIT ON WINDOW CLOSE can have any"
 )
 
 

@@ -36,8 +36,9 @@ from lamina.pipeline.variables import filled
 from lamina.spark.compiling_frames import compile_frames
 from lamina.spark.frames import arrow_schema, view
 from lamina.spark.internals import is_aggregate
-from lamina.spark.known import Known, output_of, times_of
+from lamina.spark.known import Known, change_of, output_of, times_of
 from lamina.spark.plan_checks import (
+    check_change,
     check_final,
     check_keys,
     check_names,
@@ -45,6 +46,7 @@ from lamina.spark.plan_checks import (
     check_rows,
     check_types,
     check_updates,
+    makes_rows,
 )
 from lamina.spark.schemas import advice_on, first_line, nullable, source_schema
 from lamina.spark.streams import Reading, SparkStream, Views
@@ -129,7 +131,7 @@ class _Compiler:
         self._known[stream.name] = Known(
             made.output,
             sources,
-            meaning,
+            [meaning, "changes"] if output.change is Change.CHANGES else meaning,
             output.change,
             output.keys,
             times_of(select, made, inputs),
@@ -148,7 +150,11 @@ class _Compiler:
         if block.name in self.streams or (block.name != stream.name and block.name in self._known):
             message = f"{block.name!r} is the name of a block of {stream.name!r}"
             raise bad_at(message, self.file, stream.place, "Give the other stream another name")
-        block = replace(block, schemas={name: self._schema(name) for name in block.inputs})
+        block = replace(
+            block,
+            schemas={name: self._schema(name) for name in block.inputs},
+            changing=frozenset(name for name in block.inputs if self._is_changing(name)),
+        )
         operators = {}
         if block.operator is not None:
             operator = replace(block.operator, definition=pipeline_hash(meaning))
@@ -181,6 +187,10 @@ class _Compiler:
         selects = (read_select(each, self.file) for each in self.pipeline.streams.values())
         readers = [each for each in selects if stream.name in each.reads]
         return len(readers) == 1 and not keeps_state(readers[0])
+
+    def _is_changing(self, name: str) -> bool:
+        known = self._known.get(name)
+        return known is not None and known.change is Change.CHANGES
 
     def _schema(self, name: str) -> StructType:
         known = self._known.get(name)
@@ -256,12 +266,16 @@ def _compile(
                 plan = plan.filled(stream.variables)
                 rows = spark.sql(plan.sql(name))
                 check_rows(rows, select)
-                if any(each.change is not Change.APPEND for each in inputs):
+                change = change_of(inputs)
+                if change is Change.UPSERT:
                     check_updates(rows, select)
+                if change is Change.CHANGES:
+                    check_change(rows, select, what="a stream over changes")
                 check_names(rows.columns, select)
                 check_types(rows.schema, select)
                 columns = arrow_schema(rows).serialize().to_pybytes()
-                return [SparkStream(stream.name, reading, plan, rows.schema, columns)]
+                made = SparkStream(stream.name, reading, plan, rows.schema, columns)
+                return [replace(made, makes_rows=makes_rows(rows))]
             check_names(plan.outputs, select)
             for each in (plan, *(part.values for part in plan.distincts)):
                 check_keys(select, each, analysed)
@@ -315,6 +329,8 @@ class _Over:
             output = spark.sql(draft.final(state_view))
             check_types(output.schema, select)
             check_final(output, select, makes_rows=plan.has_lists)
+            if emit is Emit.CHANGES:
+                check_change(output, select)
             columns = arrow_schema(output).serialize().to_pybytes()
             schema = output.schema
         arrow = arrow_schema(spark.createDataFrame([], state))

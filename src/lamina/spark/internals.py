@@ -280,6 +280,16 @@ class AnalysedPlan:
         """Whether the top node's expressions give the same values when a task runs again."""
         return all(each.deterministic() for each in _each(self._plan.expressions()))
 
+    def is_all_deterministic(self) -> bool:
+        """The same of all nodes."""
+        todo = [self._plan]
+        while todo:
+            node = todo.pop()
+            if not all(each.deterministic() for each in _each(node.expressions())):
+                return False
+            todo += _each(node.children())
+        return True
+
     def has_subqueries(self) -> bool:
         return bool(self._plan.subqueriesAll().nonEmpty())
 

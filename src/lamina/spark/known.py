@@ -73,8 +73,16 @@ def output_of(stream: SparkStream, select: Select, inputs: Sequence[Known]) -> O
         passed = _passed_on(select, stream)
         known = read.keys is not None and all(key.lower() in passed for key in read.keys)
         keys = tuple(passed[key.lower()] for key in read.keys or ()) if known else None
-        is_known = len(inputs) == 1 and not select.is_python
-        return Output(schema, read.change, keys if is_known else None)
+        is_one_to_one = len(inputs) == 1 and not (stream.makes_rows or select.is_python)
+        return Output(schema, change_of(inputs), keys if is_one_to_one else None)
     closes = stream.operator.emit is Emit.ON_WINDOW_CLOSE
     change = Change.APPEND if closes or stream.plan.is_distinct else Change.UPSERT
+    if stream.operator.emit is Emit.CHANGES:
+        change = Change.CHANGES
     return Output(schema, change, stream.plan.key_outputs, stream.plan.key_choices)
+
+
+def change_of(inputs: Sequence[Known]) -> Change:
+    """What rows do that come from all of them."""
+    found = {each.change for each in inputs}
+    return next((each for each in (Change.CHANGES, Change.UPSERT) if each in found), Change.APPEND)

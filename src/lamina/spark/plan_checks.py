@@ -10,7 +10,7 @@ final    behind the state step there is nothing that moves rows, makes several o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import (
@@ -31,11 +31,14 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
+from lamina.engine.ports import CHANGE
 from lamina.errors import BadPipeline
 from lamina.pipeline.checks import RESERVED
+from lamina.pipeline.expressions import sign
 from lamina.pipeline.key_types import COLLATED, MAPS, VARIANTS, YEARS
 from lamina.pipeline.plans import Aggregation
 from lamina.pipeline.select import Select
+from lamina.pipeline.tokens import Word
 from lamina.spark.internals import AnalysedPlan
 
 Analysed = Callable[[str], DataFrame]
@@ -65,6 +68,8 @@ _INSTEAD = (
     ("Watermark", "Leave it out: the watermark is that of the source"),
 )
 """What to do about a node of a plan, by a part of its name."""
+_NOW = ("CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "LOCALTIMESTAMP")
+_NOW_IF_CALLED = ("NOW", "CURDATE", "UNIX_TIMESTAMP")
 _OWN_STREAM = "Put it into a stream of its own that reads this one"
 _KEY_TYPES = (
     BooleanType,
@@ -151,13 +156,42 @@ def check_frames(frame: DataFrame, views: Sequence[str], *, seen: Collection[str
 
 def check_updates(frame: DataFrame, select: Select) -> None:
     """Of a stream over one that emits on update: each row becomes one row, which replaces one."""
-    if not set(AnalysedPlan(frame).spine()).isdisjoint(_SPREADS):
+    if makes_rows(frame):
         raise select.script.bad(
             f"a function that makes several rows of one, over the updating stream "
             f"{select.reads[0]!r}: rows that an older version had would stay",
             0,
-            "Let it read a source, or windows that EMIT ON WINDOW CLOSE",
+            f"Let {select.reads[0]!r} EMIT CHANGES or EMIT ON WINDOW CLOSE",
         )
+
+
+def makes_rows(frame: DataFrame) -> bool:
+    """Whether several rows may come of one."""
+    return not set(AnalysedPlan(frame).spine()).isdisjoint(_SPREADS)
+
+
+def check_change(frame: DataFrame, select: Select, *, what: str = "a stream of changes") -> None:
+    """Of a stream of changes: a row that is taken back is computed again, and must be the same."""
+    for name in frame.columns:
+        if name.lower() == CHANGE:
+            raise select.script.bad(f"{name!r} in {what} is reserved for Lamina", 0, "Use AS")
+    now = next(_of_now(select), None)
+    if now is not None or not AnalysedPlan(frame).is_all_deterministic():
+        said = f"{now.text}()" if now is not None else "a function that gives other values again"
+        raise select.script.bad(
+            f"{said} in {what}: a row that is taken back must be as it was",
+            now or 0,
+            "Compute it in a stream of its own over a source, whose rows never change",
+        )
+
+
+def _of_now(select: Select) -> Iterator[Word]:
+    """Functions whose value is another one in the next epoch."""
+    words = select.script.words
+    for index, word in enumerate(words):
+        is_called = [sign(words, index + step) for step in (1, 2)] == ["(", ")"]
+        if word.upper in _NOW or (word.upper in _NOW_IF_CALLED and is_called):
+            yield word
 
 
 def check_names(names: Sequence[str], select: Select) -> None:

@@ -18,10 +18,11 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users have it
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from lamina.connectors.file_frames import local
 from lamina.connectors.spark_source import PART, HasParts, KeepsBadRows, Learns, SparkSource
+from lamina.engine.changing import PAIR
 from lamina.engine.model import (
     Input,
     Seen,
@@ -77,7 +78,7 @@ class SparkRunner:
     def _run(self, work: StreamWork) -> StreamResult:
         stream = self._streams[work.stream]
         with spark_errors(stream.called), self._active():
-            views = self._views(work, stream)
+            views, taken_back = self._views(work, stream)
             if stream.operator is not None:
                 self._choose_map(work.stream)
                 job = self._aggregate(work, stream, views)
@@ -85,7 +86,7 @@ class SparkRunner:
             elif not views:
                 return StreamResult(())
             else:
-                job = self._select(work, stream, views)
+                job = self._select(work, stream, views, taken_back)
                 results = tuple(sorted(_results(job), key=lambda result: result.partition))
             seen = self._seen(work, stream, job)
             self._note_keys(work.stream, results, seen)
@@ -93,10 +94,12 @@ class SparkRunner:
 
     # the job
 
-    def _select(self, work: StreamWork, stream: SparkStream, views: Views) -> DataFrame:
-        output = stream.stateless(self._spark, views)
-        task = StageOutput(_sent(work), stream.arrow_output)
-        return self._step(RESULT, stream.output.names).over(output, task)
+    def _select(
+        self, work: StreamWork, stream: SparkStream, views: Views, taken_back: Views
+    ) -> DataFrame:
+        output = stream.stateless(self._spark, views, taken_back)
+        task = StageOutput(_sent(work), stream.staged)
+        return self._step(RESULT, stream.selected_columns).over(output, task)
 
     def _aggregate(self, work: StreamWork, stream: SparkStream, views: Views) -> DataFrame:
         of_rows = stream.can_send_rows and self._few_rows_to_a_key.get(stream.name, False)
@@ -112,11 +115,13 @@ class SparkRunner:
     ) -> DataFrame:
         """The final projection between the two steps, in the same stage, the result with it."""
         assert stream.state is not None
-        carried = StructType([*stream.state.fields, StructField(META, StringType())])
+        number = PAIR if task.emits_changes else ""
+        numbers = [StructField(PAIR, LongType())] if number else []
+        carried = StructType([*stream.state.fields, *numbers, StructField(META, StringType())])
         updated = self._step(carried, columns).over(partials, task)
-        text = stream.final(named(updated, f"state of {stream.name}"), META)
+        text = stream.final(named(updated, f"state of {stream.name}"), META, number)
         stage = StageOutput(task.work, stream.arrow_output)
-        step = self._step(RESULT, [*stream.output.names, META])
+        step = self._step(RESULT, [*stream.output.names, *(each.name for each in numbers), META])
         return step.over(query(self._spark, text), stage)
 
     def _step(self, schema: StructType, columns: Sequence[str]) -> ArrowStep:
@@ -156,17 +161,22 @@ class SparkRunner:
 
     # input
 
-    def _views(self, work: StreamWork, stream: SparkStream) -> Views:
-        """A view of what each input has in this epoch; none at all if none has anything."""
+    def _views(self, work: StreamWork, stream: SparkStream) -> tuple[Views, Views]:
+        """A view of what each input has in this epoch, and one of what it takes back.
+
+        None at all if no input has anything; and nothing is taken back if none is of changes.
+        """
         frames = {_name(each): self._rows(work, stream, each) for each in work.inputs}
         if all(frame is None for frame in frames.values()):
-            return {}
-        return {
-            name: self._empty(name, stream)
-            if frame is None
-            else named(frame, f"{name} for {work.stream}")
-            for name, frame in frames.items()
-        }
+            return {}, {}
+        views, taken_back = dict[str, str](), dict[str, str]()
+        for name, frame in frames.items():
+            nothing = self._empty(name, stream) if frame is None or stream.changing else ""
+            view = nothing if frame is None else named(frame, f"{name} for {work.stream}")
+            views[name], taken_back[name] = view, nothing
+            if frame is not None and name in stream.changing:
+                views[name], taken_back[name] = stream.sides(name, view)
+        return views, taken_back if stream.changing else {}
 
     def _empty(self, name: str, stream: SparkStream) -> str:
         """The view of an input that has no rows now, beside others that have."""
@@ -190,7 +200,7 @@ class SparkRunner:
             case StagedRows(name, files):
                 if not files:
                     return None
-                reader = self._spark.read.schema(stream.schemas[name])
+                reader = self._spark.read.schema(stream.stored(name))
                 paths = [local(Path(work.space.staged_path(file))) for file in files]
                 return reader.format("parquet").load(paths)
 

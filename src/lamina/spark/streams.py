@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
     DecimalType,
     DoubleType,
     FloatType,
     LongType,
+    StringType,
+    StructField,
     StructType,
 )
 
 from lamina.engine.model import OperatorPlan
+from lamina.engine.ports import CHANGE, DELETE, INSERT, NEW, OLD
 from lamina.engine.task_state import ROWS
 from lamina.pipeline.plans import Aggregation, Stateless
+from lamina.pipeline.select import quoted
 from lamina.spark.frame_functions import FramePlan
 from lamina.spark.internals import query
 
@@ -74,6 +79,8 @@ class SparkStream:
     operator: OperatorPlan | None = None
     distincts: tuple[str, ...] = ()  # blocks that have the values of DISTINCT aggregates, each once
     of_bad_rows: bool = False  # it reads what is wrong with a source, not what is right
+    changing: frozenset[str] = frozenset()  # inputs whose rows are changes
+    makes_rows: bool = False  # of one row it may make several
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -155,17 +162,57 @@ class SparkStream:
             text += f" UNION ALL {self.plan.partial_of_distinct(number, views[name], rows)}"
         return text if self.plan.keys else f"SELECT 0 AS {ALL}, * FROM ({text})"
 
-    def final(self, view_name: str, carry: str = "") -> str:
-        assert isinstance(self.plan, Aggregation)
-        return self.plan.final(view_name, carry)
+    def stored(self, name: str) -> StructType:
+        """The columns of an input as a stream has staged it."""
+        fields = self.schemas[name].fields
+        changes = [StructField(CHANGE, StringType())] if name in self.changing else []
+        return StructType([*fields, *changes])
 
-    def stateless(self, spark: SparkSession, views: Views) -> DataFrame:
+    def sides(self, name: str, view: str) -> tuple[str, str]:
+        """Of an input of changes: the rows that are new, and those that are taken back."""
+        columns = ", ".join(map(quoted, self.schemas[name].names))
+        kinds = (", ".join(f"'{kind}'" for kind in side) for side in (NEW, OLD))
+        new, old = (f"(SELECT {columns} FROM {view} WHERE {CHANGE} IN ({each}))" for each in kinds)
+        return new, old
+
+    def final(self, view_name: str, carry: str = "", number: str = "") -> str:
+        assert isinstance(self.plan, Aggregation)
+        return self.plan.final(view_name, carry, number)
+
+    def stateless(self, spark: SparkSession, views: Views, taken_back: Views) -> DataFrame:
         """The rows of one without state, over those of its inputs."""
         if isinstance(self.plan, FramePlan):
             return self.plan.over(spark, [views[name] for name in self.inputs])
-        return query(spark, self.select(self.reading.sql(views)))
+        return query(spark, self._selected(views, taken_back))
 
     def select(self, over: str) -> str:
         """The rows of one without state, *over* what stands behind FROM."""
         assert isinstance(self.plan, Stateless)
         return self.plan.sql(over)
+
+    def _selected(self, views: Views, taken_back: Views) -> str:
+        """The output of one without state; of changes what is new, and what is taken back.
+
+        The SELECT runs over both as it stands. A condition may leave out one version of a row, so
+        they do not belong together any more.
+        """
+        new = self.select(self.reading.sql(views))
+        if not self.changing:
+            return new
+        old = self.select(self.reading.sql(taken_back))
+        return (
+            f"SELECT *, '{INSERT}' AS {CHANGE} FROM ({new}) UNION ALL "
+            f"SELECT *, '{DELETE}' AS {CHANGE} FROM ({old})"
+        )
+
+    @property
+    def selected_columns(self) -> list[str]:
+        return [*self.output.names, *([CHANGE] if self.changing else [])]
+
+    @property
+    def staged(self) -> bytes:
+        """The Arrow schema of the rows of `stateless`."""
+        if not self.changing:
+            return self.arrow_output
+        schema = pa.ipc.read_schema(pa.py_buffer(self.arrow_output))
+        return bytes(schema.append(pa.field(CHANGE, pa.string())).serialize().to_pybytes())

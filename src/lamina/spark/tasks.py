@@ -9,7 +9,7 @@ Where the output is nothing but columns of the state, one function does both.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -17,12 +17,14 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructField, StructType
 
+from lamina.engine.changing import PAIR, changes_of
 from lamina.engine.model import OperatorWork, StreamWork, TaskResult, TaskWork
 from lamina.engine.steps import Timers
 from lamina.engine.task import Updated, output_schema, update_state
 from lamina.engine.typed import as_planned
 from lamina.engine.wire import decode_result, encode_result
 from lamina.errors import Refused
+from lamina.pipeline.model import Emit
 
 META = "_lamina"
 RESULT = StructType([StructField("result", StringType())])
@@ -50,6 +52,10 @@ class UpdateState:
         (only,) = (each for each in self.work.operators if not isinstance(each.plan.step, Timers))
         return only
 
+    @property
+    def emits_changes(self) -> bool:
+        return self.operator.plan.emit is Emit.CHANGES
+
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         updated = self.update(batches)
         columns = output_schema(self.operator.plan)
@@ -72,9 +78,10 @@ class UpdateAndStage:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         updated = self.state.update(batches)
         schema = pa.ipc.read_schema(pa.py_buffer(self.output))
-        rows = (_typed(batch.select(self.columns), schema) for batch in updated.rows)
+        more = [PAIR] if self.state.emits_changes else []
+        rows = (batch.select([*self.columns, *more]) for batch in updated.rows)
         task = task_of(self.state.work)
-        staged = self.state.work.space.stage(task.writer, rows)
+        staged = self.state.work.space.stage(task.writer, output_rows(rows, schema))
         yield _result(replace(updated.result, staged=staged))
 
 
@@ -88,7 +95,9 @@ class StageOutput:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = task_of(self.work)
         found: list[str] = []
-        staged = self.work.space.stage(task.writer, self._rows(batches, found))
+        schema = pa.ipc.read_schema(pa.py_buffer(self.columns))
+        rows = output_rows(self._rows(batches, found), schema)
+        staged = self.work.space.stage(task.writer, rows)
         if self.work.operators and len(found) != 1:
             raise Refused(f"{len(found)} results have come for one task of {self.work.stream!r}")
         result = decode_result(found[0]) if found else TaskResult(task.partition)
@@ -97,15 +106,27 @@ class StageOutput:
     def _rows(
         self, batches: Iterator[pa.RecordBatch], found: list[str]
     ) -> Iterator[pa.RecordBatch]:
-        """Output rows in the types of the output; the row with the result is kept aside."""
-        schema = pa.ipc.read_schema(pa.py_buffer(self.columns))
+        """Output rows; the row with the result is kept aside."""
         for batch in batches:
             rows = batch
             if META in batch.schema.names:
                 meta = batch.column(META)
                 found += meta.drop_null().to_pylist()
                 rows = batch.filter(meta.is_null()).drop_columns([META])
-            yield _typed(rows, schema)
+            yield rows
+
+
+def output_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows in the types of the output; versions of rows, behind which is a number, as changes."""
+    versions: list[pa.RecordBatch] = []
+    for batch in batches:
+        if batch.schema.names[-1:] != [PAIR]:
+            yield _typed(batch, schema)
+        elif batch.num_rows:
+            rows = _typed(batch.drop_columns([PAIR]), schema)
+            versions.append(rows.append_column(PAIR, batch.column(PAIR)))
+    if versions:
+        yield changes_of(pa.concat_batches(versions))
 
 
 def _typed(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

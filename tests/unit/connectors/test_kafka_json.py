@@ -15,7 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.connectors.kafka.json_rows import json_objects, json_tokens
-from lamina.connectors.kafka.messages import Layout, json_values, messages_of, plain_bytes
+from lamina.connectors.kafka.messages import (
+    Layout,
+    batches_to_send,
+    json_values,
+    messages_of,
+    plain_bytes,
+)
 from lamina.connectors.kafka.times_text import times_text
 from lamina.engine.ports import CHANGE
 
@@ -176,8 +182,11 @@ def test_versions_of_a_row_with_a_null_key_stay_in_one_partition() -> None:
 
 
 def test_deletes_have_no_value_and_what_is_replaced_has_no_message() -> None:
-    changes = ["+I", "-U", "+U", "-D"]
-    batch = pa.record_batch({"k": [1, 1, 1, 1], "v": [1, 1, 2, 2], CHANGE: changes})
-    [messages] = messages_of(batch, Layout(("k", "v"), ("k",)), json_values)
-    assert messages.values.to_pylist() == [b'{"k":1,"v":1}', b'{"k":1,"v":2}', None]
-    assert messages.columns()[:2] == (messages.values.to_pylist(), [b"1", b"1", b"1"])
+    changes = ["+I", "+U", "-U", "-D", "-U"]
+    batch = pa.record_batch({"k": [1, 2, 2, 3, 4], "v": [1, 2, 1, 2, 2], CHANGE: changes})
+    layout = Layout(("k", "v"), ("k",))
+    [sent] = batches_to_send(iter([batch]), layout)
+    [messages] = messages_of(sent, layout, json_values)
+    found = dict(zip(messages.columns()[1], messages.values.to_pylist(), strict=True))
+    assert found == {b"1": b'{"k":1,"v":1}', b"2": b'{"k":2,"v":2}', b"3": None, b"4": None}
+    assert len(messages.values) == 4

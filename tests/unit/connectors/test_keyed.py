@@ -42,9 +42,9 @@ def test_a_sink_does_what_its_stream_does(tmp_path: Path) -> None:
     unknown = Output(SCHEMA, Change.UPSERT)
     assert written(tmp_path, unknown, keys=("NAME",)) == by_name
     changed = Output(SCHEMA, Change.CHANGES, ("Name",))
-    assert written(tmp_path, changed) == replace(by_name, refuses_several=False), (
-        "they have an order"
-    )
+    assert written(tmp_path, changed) == by_name
+    with pytest.raises(BadPipeline, match="deletes rows by n, which does not tell them apart"):
+        written(tmp_path, changed, keys=("n",))
 
 
 def test_a_stream_is_keyed_by_more_columns_or_by_either_end_of_its_window(tmp_path: Path) -> None:
@@ -103,14 +103,24 @@ def test_a_key_column_may_have_the_name_of_the_row_number() -> None:
 def test_changes_become_upserts_and_deletes() -> None:
     rows = pa.table(
         {
-            "k": [1, 1, 2, 3, 3, 4],
-            "n": [10, 11, 20, 30, 31, 40],
-            CHANGE: ["+I", "-D", "+I", "-U", "+U", "-U"],
+            "k": [1, None, 2, 3, 3, 4, None],
+            "n": [10, 50, 20, 31, 30, 40, 51],
+            CHANGE: ["-D", "+I", "+I", "+U", "-U", "-U", "-D"],
         }
     )
-    kept = last_of_each_key(rows, by("k"))
-    assert kept.upserts.to_pylist() == [{"k": 2, "n": 20}, {"k": 3, "n": 31}]
-    assert kept.deletes.to_pylist() == [{"k": 1}]
+    for given in (rows, rows.take(list(reversed(range(7))))):
+        kept = last_of_each_key(given, replace(by("k"), refuses_several=True))
+        new = [{"k": None, "n": 50}, {"k": 2, "n": 20}, {"k": 3, "n": 31}]
+        assert sorted(kept.upserts.to_pylist(), key=str) == sorted(new, key=str)
+        assert sorted(kept.deletes["k"].to_pylist()) == [1, 4], "a -U without its +U, too"
+
+
+def test_several_new_rows_of_a_key_are_refused_and_rows_taken_back_are_not() -> None:
+    several = replace(by("k"), refuses_several=True)
+    rows = pa.table({"k": [1, 1, 1], CHANGE: ["-D", "-U", "+I"]})
+    assert last_of_each_key(rows, several).upserts.num_rows == 1
+    with pytest.raises(Refused, match="several rows with the same k"):
+        last_of_each_key(pa.table({"k": [1, 1], CHANGE: ["+I", "+U"]}), several)
 
 
 def test_no_rows_are_no_rows() -> None:

@@ -201,6 +201,8 @@ def test_a_delay_that_is_no_length_of_time_is_refused(said: str) -> None:
         ("SELECT emit FROM t", "SELECT emit FROM t", None),
         ("SELECT a FROM emit e", "SELECT a FROM emit e", None),
         ("SELECT emit, `emit` FROM t EMIT ON UPDATE", "SELECT emit, `emit` FROM t", Emit.ON_UPDATE),
+        ("SELECT a FROM t emit changes", "SELECT a FROM t", Emit.CHANGES),
+        ("SELECT emit AS changes FROM t", "SELECT emit AS changes FROM t", None),
         ("SELECT 'EMIT ON UPDATE' AS x FROM t", "SELECT 'EMIT ON UPDATE' AS x FROM t", None),
     ],
 )
@@ -210,7 +212,7 @@ def test_emit_is_a_clause_only_at_the_end(text: str, select: str, emit: Emit | N
 
 
 @pytest.mark.parametrize(
-    "emit", ["EMIT CHANGES", "EMIT ON CHECKPOINT", "EMIT ON", "EMIT ON UPDATE NOW"]
+    "emit", ["EMIT UPDATES", "EMIT ON CHECKPOINT", "EMIT ON", "EMIT ON UPDATE NOW"]
 )
 def test_an_emit_that_is_not_known_is_not_taken_for_sql(emit: str) -> None:
     error = refused(f"CREATE STREAM s AS SELECT a FROM t GROUP BY a {emit}")

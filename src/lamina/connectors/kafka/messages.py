@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from lamina.connectors.kafka.json_rows import json_objects, plain_texts
-from lamina.engine.ports import CHANGE
+from lamina.connectors.keyed import WriteMode, Writing, one_of_each_key
+from lamina.engine.ports import CHANGE, OLD
 from lamina.errors import Refused
 
 CHUNK_BYTES = 8 << 20
@@ -82,14 +83,12 @@ class Messages:
 
 
 def messages_of(batch: pa.RecordBatch, layout: Layout, encode: EncodeValues) -> Iterator[Messages]:
-    """The messages of some rows, in pieces of a bounded size; -U has none, and -D no value."""
+    """The messages of some rows, in pieces of a bounded size; rows taken back have no value."""
     layout = layout_for(batch.schema, layout)
-    if CHANGE in batch.schema.names:
-        batch = batch.filter(pc.not_equal(batch[CHANGE], "-U"))
     for piece in _pieces(batch):
         values = encode(piece.select(layout.values))
         if CHANGE in piece.schema.names:
-            values = pc.if_else(pc.equal(piece[CHANGE], "-D"), None, values)
+            values = pc.if_else(pc.is_in(piece[CHANGE], pa.array(OLD)), None, values)
         keys = _keys(piece, layout.keys) if layout.keys else None
         yield Messages(
             values,
@@ -98,6 +97,20 @@ def messages_of(batch: pa.RecordBatch, layout: Layout, encode: EncodeValues) -> 
             _partitions(piece, layout, keys),
             _millis(piece[layout.timestamp], layout.timestamp) if layout.timestamp else None,
         )
+
+
+def batches_to_send(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[pa.RecordBatch]:
+    """The rows of an epoch; of changes one for each key, because they come in no order."""
+    first = next(batches, None)
+    if first is None:
+        return
+    if CHANGE not in first.schema.names:
+        yield first
+        yield from batches
+        return
+    rows = pa.Table.from_batches([first, *batches])
+    writing = Writing(WriteMode.UPSERT, layout.keys, refuses_several=True)
+    yield from one_of_each_key(rows, writing).to_batches()
 
 
 def layout_for(schema: pa.Schema, layout: Layout) -> Layout:

@@ -28,7 +28,7 @@ from lamina.connectors.kafka.failures import Call, is_fenced, no_call, typed
 from lamina.connectors.kafka.mark import Mark, encode_key, encode_mark, position_of
 from lamina.connectors.kafka.mark import transactional_id as id_of
 from lamina.connectors.kafka.marks import Hanging, Marks
-from lamina.connectors.kafka.messages import Layout, Messages, messages_of
+from lamina.connectors.kafka.messages import Layout, Messages, batches_to_send, messages_of
 from lamina.connectors.kafka.producers import SETTINGS, Producers, break_off
 from lamina.connectors.kafka.sending import QUEUE, Sending
 from lamina.connectors.kafka.topics import BATCH_OVERHEAD, Place, Topics
@@ -198,7 +198,7 @@ class KafkaSink:
             self._commit(producer, replace(mark, before=ends), messages)
 
     def _messages(self, publication: Publication) -> Generator[Messages, None, None]:
-        for batch in staged_batches(publication):
+        for batch in batches_to_send(staged_batches(publication), self._layout):
             yield from messages_of(batch, self._layout, self._values.encode)
 
     def _read_settled(
