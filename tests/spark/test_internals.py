@@ -21,7 +21,9 @@ from lamina.spark.internals import (
     ArrowTask,
     Measures,
     active,
+    arrow_schema,
     clone_session,
+    empty_frame,
     executor_count,
     is_aggregate,
     json_column,
@@ -53,6 +55,26 @@ def test_map_in_arrow_runs_without_pandas(spark: Any, monkeypatch: pytest.Monkey
     assert [row.n for row in map_in_arrow(frame, doubled, "n bigint").collect()] == [0, 2, 4]
     named = map_in_arrow(frame, doubled, "n bigint", ["a `b"])
     assert [row.n for row in named.collect()] == [0, 2, 4]
+
+
+EVERY_TYPE = (
+    "a STRING NOT NULL, b TINYINT, c SMALLINT, d INT, e BIGINT, f FLOAT, g DOUBLE, h DECIMAL(38,9),"
+    " i BOOLEAN, j BINARY, k DATE, l TIMESTAMP, m TIMESTAMP_NTZ, n INTERVAL DAY TO SECOND,"
+    " o ARRAY<STRUCT<x: INT, y: ARRAY<TIMESTAMP>>>, p MAP<STRING, DECIMAL(9,2)>,"
+    " q STRUCT<r: STRING NOT NULL, s: STRUCT<t: DATE>>, u VARIANT"
+)
+
+
+def test_arrow_types_are_those_of_a_table_that_spark_makes(spark: Any) -> None:
+    frame = spark.createDataFrame([], EVERY_TYPE)
+    assert arrow_schema(frame).equals(frame.toArrow().schema, check_metadata=True)
+
+
+def test_an_empty_frame_has_the_columns_that_were_asked_for(spark: Any) -> None:
+    frame = spark.createDataFrame([], EVERY_TYPE)
+    empty = empty_frame(spark, frame.schema)
+    assert empty.schema == frame.schema
+    assert empty.toArrow().num_rows == 0
 
 
 def counted(text: str) -> ArrowTask:

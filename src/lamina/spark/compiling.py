@@ -34,8 +34,8 @@ from lamina.pipeline.select import Select, block_name, read_select
 from lamina.pipeline.tokens import bad_at
 from lamina.pipeline.variables import filled
 from lamina.spark.compiling_frames import compile_frames
-from lamina.spark.frames import arrow_schema, view
-from lamina.spark.internals import is_aggregate
+from lamina.spark.frames import view
+from lamina.spark.internals import arrow_schema, empty_frame, is_aggregate
 from lamina.spark.known import Known, change_of, output_of, times_of
 from lamina.spark.plan_checks import (
     check_change,
@@ -220,7 +220,7 @@ def _together(
     """The columns of all inputs, as UNION ALL gives them."""
     if len(inputs) == 1:
         return inputs[0].schema
-    frames = [spark.createDataFrame([], each.schema) for each in inputs]
+    frames = [empty_frame(spark, each.schema) for each in inputs]
     columns = {len(each.schema.names) for each in inputs}
     if len(columns) > 1:
         listed = ", ".join(str(len(each.schema.names)) for each in inputs)
@@ -244,7 +244,7 @@ def _compile(
     try:
         if stream.python is not None:
             return [compile_frames(spark, stream, reading, [each.schema for each in inputs])]
-        given = spark.createDataFrame([], _together(spark, stream, inputs, file))
+        given = empty_frame(spark, _together(spark, stream, inputs, file))
         with view(given, f"check of {stream.name}") as name:
             rows_of = filled(f"{name}{named_table(select)}", stream.variables)
 
@@ -303,7 +303,7 @@ class _Over:
             for part in plan.distincts:
                 called = block_name(stream.name, part.name)
                 block = self._aggregation(called, part.values, Emit.ON_UPDATE, views)
-                frame = self.spark.createDataFrame([], block.output)
+                frame = empty_frame(self.spark, block.output)
                 views[called] = opened.enter_context(view(frame, f"block {called}"))
                 made.append(block)
             emit = stream.emit or Emit.ON_UPDATE
@@ -325,7 +325,7 @@ class _Over:
         state = StructType([nullable(each) for each in partial.schema])
         plain = replace(draft, distincts=())
         check_partial(spark.sql(plain.partial(views)), select)
-        with view(spark.createDataFrame([], state), f"state of {name}") as state_view:
+        with view(empty_frame(spark, state), f"state of {name}") as state_view:
             output = spark.sql(draft.final(state_view))
             check_types(output.schema, select)
             check_final(output, select, makes_rows=plan.has_lists)
@@ -333,7 +333,7 @@ class _Over:
                 check_change(output, select)
             columns = arrow_schema(output).serialize().to_pybytes()
             schema = output.schema
-        arrow = arrow_schema(spark.createDataFrame([], state))
+        arrow = arrow_schema(empty_frame(spark, state))
         keys = pa.schema([arrow.field(key) for key in draft.keys])
         values = pa.schema([each for each in arrow if each.name not in draft.keys])
         operator = OperatorPlan(

@@ -12,7 +12,8 @@ from pyspark.sql.types import StructType
 from lamina.pipeline.model import Stream
 from lamina.pipeline.select import read_select
 from lamina.spark.frame_functions import FramePlan
-from lamina.spark.frames import arrow_schema, view
+from lamina.spark.frames import view
+from lamina.spark.internals import arrow_schema, empty_frame
 from lamina.spark.plan_checks import check_names, check_types
 from lamina.spark.streams import Reading, SparkStream
 
@@ -25,7 +26,7 @@ def compile_frames(
     with ExitStack() as opened:
         views = [
             opened.enter_context(
-                view(spark.createDataFrame([], schema), f"input {number} of {stream.name}")
+                view(empty_frame(spark, schema), f"input {number} of {stream.name}")
             )
             for number, schema in enumerate(inputs)
         ]

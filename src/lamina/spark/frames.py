@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import cast
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from lamina.format.canonical import sha256_hex
@@ -43,8 +41,3 @@ def view(frame: DataFrame, of: str) -> Iterator[str]:
         yield name
     finally:
         frame.sparkSession.catalog.dropTempView(name)
-
-
-def arrow_schema(frame: DataFrame) -> pa.Schema:
-    """The Arrow types of a frame's columns, as `toArrow` gives them; runs no job over data."""
-    return cast(pa.Schema, frame.limit(0).toArrow().schema)

@@ -26,6 +26,7 @@ from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.classic.column import _to_java_column, _to_seq
 from pyspark.sql.pandas.functions import vectorized_udf  # type: ignore[attr-defined]
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 from pyspark.util import PythonEvalType
 
@@ -172,6 +173,31 @@ def clone_session(spark: SparkSession) -> SparkSession:
     """
     java = cast(Any, spark)._jsparkSession  # noqa: SLF001
     return SparkSession(spark.sparkContext, java.cloneSession())
+
+
+def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
+    """A DataFrame without rows.
+
+    `createDataFrame` pickles a list that has nothing in it, in ten times as many calls.
+    """
+    java = cast(Any, spark)._jsparkSession  # noqa: SLF001
+    nothing = cast(Any, spark)._jvm.java.util.ArrayList()  # noqa: SLF001
+    return DataFrame(java.createDataFrame(nothing, java.parseDataType(schema.json())), spark)
+
+
+def arrow_schema(frame: DataFrame) -> pa.Schema:
+    """The Arrow types of a frame's columns: those that its `toArrow` casts its rows to.
+
+    There they come with a job, even if there are no rows.
+    """
+    large = frame.sparkSession.conf.get("spark.sql.execution.arrow.useLargeVarTypes")
+    found: pa.Schema = to_arrow_schema(
+        frame.schema,
+        error_on_duplicated_field_names_in_struct=True,
+        timezone="UTC",
+        prefers_large_types=large == "true",
+    )
+    return found
 
 
 class Activation:

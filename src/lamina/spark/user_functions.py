@@ -23,8 +23,7 @@ from lamina.errors import Refused
 from lamina.pipeline.model import DeclaredFunction, Pipeline
 from lamina.pipeline.select import quoted
 from lamina.pipeline.tokens import bad_at
-from lamina.spark.frames import arrow_schema
-from lamina.spark.internals import is_built_in
+from lamina.spark.internals import arrow_schema, is_built_in
 from lamina.spark.sending import Sent
 
 SHOWN_MAX = 200
