@@ -170,30 +170,46 @@ PIPELINE = (
 
 @pytest.fixture(scope="module")
 def place(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """The bids in four files, one for each epoch; all queries in one pipeline, run to the end."""
-    place = Place(tmp_path_factory.mktemp("nexmark"))
-    options = {"kind": "bid", "events": str(EVENTS), "every_us": "10000", "seed": "7"}
-    given = {name: Option.plain(value) for name, value in options.items()}
-    columns = tuple(Column(*each.split(" ")) for each in COLUMNS.split(", "))
-    source: Any = open_source(DeclaredSource("bid", columns, "nexmark", given), Path())
-    planned = SourceRange("bid", {"row": "0"}, {"row": str(EVENTS)})
-    bids: pa.Table = source.frame(spark, planned).toArrow().sort_by("dateTime")
-    size = -(-bids.num_rows // FILES)
-    place.put_tables(bids.slice(i * size, size) for i in range(FILES))
-    Run(spark, place, partitions=2).run(parse_pipeline(PIPELINE, {}, file="p.sql"))
-    return place
+    return run_queries(spark, tmp_path_factory.mktemp("nexmark"))
 
 
 @pytest.mark.parametrize("query", SPARK)
 def test_a_query_of_nexmark_equals_duckdb(place: Place, query: str) -> None:
+    found, wanted = results(place, query)
+    assert found == wanted
+    assert wanted
+
+
+def run_queries(spark: Any, folder: Path) -> Place:
+    """The bids in four files, one for each epoch; all queries in one pipeline, run to the end."""
+    place = Place(folder)
+    made = bids(spark, 0, EVENTS, every_us=10_000)
+    size = -(-made.num_rows // FILES)
+    place.put_tables(made.slice(i * size, size) for i in range(FILES))
+    Run(spark, place, partitions=2).run(parse_pipeline(PIPELINE, {}, file="p.sql"))
+    return place
+
+
+def bids(spark: Any, first: int, last: int, *, every_us: int) -> pa.Table:
+    """Those among the events first..last, by time."""
+    options = {"kind": "bid", "events": str(last), "every_us": str(every_us), "seed": "7"}
+    given = {name: Option.plain(value) for name, value in options.items()}
+    columns = tuple(Column(*each.split(" ")) for each in COLUMNS.split(", "))
+    source: Any = open_source(DeclaredSource("bid", columns, "nexmark", given), Path())
+    planned = SourceRange("bid", {"row": str(first)}, {"row": str(last)})
+    rows: pa.Table = source.frame(spark, planned).toArrow().sort_by("dateTime")
+    return rows
+
+
+def results(place: Place, query: str) -> tuple[list[str], list[str]]:
+    """What the sink of a query holds, and what DuckDB makes of all bids."""
     files = place.folder / "in" / "*.parquet"
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute(f"CREATE VIEW bid AS SELECT * FROM read_parquet('{files}')")
     wanted = [row.values() for row in connection.sql(DUCK[query]).to_arrow_table().to_pylist()]
     found = place.latest(KEYS[query], query) if query in KEYS else place.rows(query)
-    assert _rows(row.values() for row in found) == _rows(wanted)
-    assert wanted
+    return _rows(row.values() for row in found), _rows(wanted)
 
 
 def _rows(rows: Iterable[Iterable[Any]]) -> list[str]:

@@ -63,9 +63,10 @@ KEYS = {
         "kafka_source_ratio",
         "small_epoch_kafka_ratio",
     },
+    "sql": {"nexmark_correct", "nexmark_vs_native", "topn_growth", "compile_ms"},
 }
-NEEDS = {"engine": "pyspark", "cold": "pyspark", "connectors": "pyspark"}
-LONG = () if os.environ.get("LAMINA_BENCHMARKS") == "all" else ("cold", "connectors")
+NEEDS = {"engine": "pyspark", "cold": "pyspark", "connectors": "pyspark", "sql": "pyspark"}
+LONG = () if os.environ.get("LAMINA_BENCHMARKS") == "all" else ("cold", "connectors", "sql")
 EXACT = {"list_requests_growth": 1.0, "commit_fdatasyncs": 1.0}
 
 
