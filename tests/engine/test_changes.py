@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from lamina.engine.changing import PAIR, changes_of
+from lamina.engine.model import OperatorPlan
 from lamina.engine.ports import CHANGE, NEW
+from lamina.engine.steps import Merges
+from lamina.engine.taking_back import TAKEN_BACK, turned
+from lamina.errors import Refused
 from lamina.pipeline.model import Emit
+from lamina.state.merge import Merge
+from lamina.state.schema import StateSchema
 from lamina.testing.faulty import Killed
 from tests.engine.pipelines import (
     FROM_ORDERS,
@@ -30,8 +38,23 @@ from tests.engine.pipelines import (
 )
 from tests.support.in_process import LocalStream
 
-LEAST = 100
-STREAMS = (StreamPlan("totals", ("orders",), FROM_ORDERS, {"totals": operator(KEY, Emit.CHANGES)}),)
+LEAST, SIZE = 100, 4
+BY_ROWS = pa.schema([("rows", pa.int64())])
+BAG = pa.list_(pa.struct([("v", pa.int64()), ("n", pa.int64())]))
+KEPT = pa.schema([("keys", pa.int64()), ("total", pa.int64()), ("bag", BAG)])
+SIZES = OperatorPlan(
+    BY_ROWS.serialize().to_pybytes(),
+    KEPT.serialize().to_pybytes(),
+    Merges((Merge("count", ("keys",)), Merge("sum", ("total",)), Merge("bag", ("bag",)))),
+    None,
+    Emit.CHANGES,
+    takes_back=True,
+    live="keys",
+)
+STREAMS = (
+    StreamPlan("totals", ("orders",), FROM_ORDERS, {"totals": operator(KEY, Emit.CHANGES)}),
+    StreamPlan("sizes", ("totals",), FROM_ORDERS, {"sizes": SIZES}),
+)
 
 
 def small(rows: pa.Table) -> pa.Table:
@@ -40,11 +63,33 @@ def small(rows: pa.Table) -> pa.Table:
     return rows.filter(pc.or_(pc.less(rows["total"], LEAST), pc.equal(odd, 0)))
 
 
+def by_rows(changes: pa.Table) -> pa.Table:
+    """SELECT rows div SIZE, count(*), sum(total), a bag of totals: of each row alone."""
+    totals = changes["total"].to_pylist()
+    columns = {
+        "rows": pc.divide(changes["rows"], SIZE),
+        "keys": pa.array([1] * len(totals), pa.int64()),
+        "total": changes["total"],
+        "bag": pa.array([[{"v": each, "n": 1}] for each in totals], BAG),
+        TAKEN_BACK: pc.invert(pc.is_in(changes[CHANGE], pa.array(NEW))),
+    }
+    return pa.table(columns)
+
+
+def with_max(rows: pa.Table) -> pa.Table:
+    """SELECT rows, keys, total, max(total)."""
+    greatest = [bag[-1]["v"] for bag in rows["bag"].to_pylist()]
+    made = rows.select(["rows", "keys", "total"])
+    return made.append_column("most", pa.array(greatest)).append_column(PAIR, rows[PAIR])
+
+
 def world_of(root: Path) -> World:
-    plan = replace(PLAN, streams=STREAMS, sinks={"totals": "totals"})
-    return World(
-        root, data={"orders": ORDERS}, plan=plan, streams={"totals": LocalStream(by_key, small)}
-    )
+    plan = replace(PLAN, streams=STREAMS, sinks={"totals": "totals", "sizes": "sizes"})
+    streams = {
+        "totals": LocalStream(by_key, small),
+        "sizes": LocalStream(by_rows, with_max),
+    }
+    return World(root, data={"orders": ORDERS}, plan=plan, streams=streams)
 
 
 def expected() -> dict[str, tuple[int, int]]:
@@ -55,13 +100,22 @@ def expected() -> dict[str, tuple[int, int]]:
     return {key: sums for key, sums in sums.items() if sums[0] < LEAST or sums[0] % 2 == 0}
 
 
-def applied(world: World) -> Mapping[str, tuple[int, int]]:
+def sizes_of(totals: Mapping[Any, tuple[Any, ...]]) -> dict[Any, tuple[Any, ...]]:
+    """The second stream over what is left of the first."""
+    by_size: dict[Any, list[int]] = {}
+    for total, rows in totals.values():
+        by_size.setdefault(rows // SIZE, []).append(total)
+    return {rows: (len(each), sum(each), max(each)) for rows, each in by_size.items()}
+
+
+def applied(world: World, sink: str = "totals") -> Mapping[Any, tuple[Any, ...]]:
     """What a table has that follows all changes; each must fit what is there."""
-    left: dict[str, tuple[int, int]] = {}
-    for _, tables in sorted(world.tables["totals"].epochs.items()):
-        rows = [row for table in tables for row in table.to_pylist()]
-        for row in sorted(rows, key=lambda each: each[CHANGE] in NEW):
-            key, values = str(row["key"]), (row["total"], row["rows"])
+    left: dict[Any, tuple[Any, ...]] = {}
+    for _, tables in sorted(world.tables[sink].epochs.items()):
+        found = [row for table in tables for row in table.to_pylist()]
+        for row in sorted(found, key=lambda each: each[CHANGE] in NEW):
+            key, *rest = (value for name, value in row.items() if name != CHANGE)
+            values = tuple(rest)
             if row[CHANGE] not in NEW:
                 assert left.pop(key) == values, "what is taken back is what is there"
             else:
@@ -74,8 +128,9 @@ def test_all_changes_together_are_what_is_left(tmp_path: Path) -> None:
     world = world_of(tmp_path)
     world.finish()
     assert applied(world) == expected()
-    kinds = {row[CHANGE] for row in world.tables["totals"].rows()}
-    assert kinds == {"+I", "-U", "+U", "-D"}
+    assert applied(world, "sizes") == sizes_of(expected())
+    for table in world.tables.values():
+        assert {row[CHANGE] for row in table.rows()} == {"+I", "-U", "+U", "-D"}
 
 
 @pytest.mark.parametrize("nth", [1, 2])
@@ -94,6 +149,7 @@ def test_a_kill_at_any_step_takes_nothing_back_twice(place: str, nth: int, tmp_p
     whole = world_of(tmp_path / "whole")
     whole.finish()
     assert applied(world) == expected()
+    assert applied(world, "sizes") == sizes_of(expected())
     assert world.outcome() == whole.outcome()
 
 
@@ -106,6 +162,38 @@ def test_rescaled_in_mid_stream_changes_fit_what_was_there(tmp_path: Path) -> No
         kill(engine)
     world.finish(partitions=4)
     assert applied(world) == expected()
+    assert applied(world, "sizes") == sizes_of(expected())
+
+
+def test_what_was_never_counted_is_not_taken_back(tmp_path: Path) -> None:
+    """The state is of another SELECT: one that had no condition, say."""
+    world = world_of(tmp_path)
+    turned_around = LocalStream(lambda rows: _all_taken_back(by_rows(rows)), with_max)
+    world.streams = {**world.streams, "sizes": turned_around}
+    engine = world.open()
+    with pytest.raises(Refused, match="never counted"):
+        run_out(engine)
+    kill(engine)
+
+
+def _all_taken_back(partials: pa.Table) -> pa.Table:
+    at = partials.schema.get_field_index(TAKEN_BACK)
+    every = pa.array([True] * partials.num_rows)
+    return partials.set_column(at, TAKEN_BACK, every)
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.decimal128(38, 10), pa.duration("us")])
+def test_sums_are_turned_around_to_the_last_digit(kind: pa.DataType) -> None:
+    """Spark's minus has 34 digits of a decimal."""
+    most: Any = (1 << 63) - 1
+    if pa.types.is_decimal(kind):
+        most = Decimal("9" * 28 + "." + "9" * 10)
+    values = pa.array([most, most, None], kind)
+    schema = StateSchema(KEY, pa.schema([("x", kind)]), None, (Merge("sum", ("x",)),))
+    keys = pa.array(["a", "b", "c"])
+    _, found = turned(schema, [keys, values], pa.array([False, True, True]))
+    minus = most.copy_negate() if isinstance(most, Decimal) else -most
+    assert found.equals(pa.array([most, minus, None], kind))
 
 
 def test_versions_are_matched_by_their_numbers_wherever_they_stand() -> None:

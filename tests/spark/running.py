@@ -95,6 +95,7 @@ class Run:
     variables: Mapping[str, str] = field(default_factory=dict)
     fail_point: FailPoint = lambda _: None
     skip_lost: frozenset[str] = frozenset()
+    reuse_state: frozenset[str] = frozenset()
     notes: list[str] = field(default_factory=list)  # that people saw
     reports: list[EpochReport] = field(default_factory=list)
 
@@ -118,6 +119,7 @@ class Run:
                 limits=Limits(self.rows, self.files),
                 checkpoint_epochs=0,
                 max_ahead_us=self.max_ahead_us,
+                reuse_state=self.reuse_state,
                 drain=self.drain,
             ),
         )

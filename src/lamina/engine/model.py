@@ -75,6 +75,9 @@ class OperatorPlan:
     meanings: tuple[str, ...] = ()  # what each column holds, keys first
     given: tuple[str, ...] = ()
     """What the runner calls the columns, keys first, if the state has other names for them."""
+    takes_back: bool = False  # it is over changes: partials may take rows back
+    live: str | None = None
+    """The value column that counts the rows of a group, if a group without rows is gone."""
     late_by: str | None = None
     """Of a keyed step: the column of the epoch's rows that says whether a row is late."""
     rows_schema: bytes = b""  # of a keyed step: the epoch's rows; empty: as they come

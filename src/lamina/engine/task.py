@@ -21,6 +21,7 @@ from lamina.engine.changing import PAIR, changed_only, versions
 from lamina.engine.keyed import update_keyed
 from lamina.engine.model import OperatorPlan, OperatorWork, StreamWork, TaskResult, TaskWork
 from lamina.engine.steps import Merges, Timers
+from lamina.engine.taking_back import TAKEN_BACK, turned, without_empty
 from lamina.engine.task_state import (
     ARMED,
     TIMER,
@@ -69,7 +70,7 @@ def update_state(
     if plan.given:
         batches = _as_stored(plan, schema, batches)
     partition, compacted = open_partition(task, operator, schema)
-    made = folded if of_rows else changes
+    made = folded if of_rows or plan.takes_back else changes
     changed, rows_in, late = _changes(made, partition, batches, _late(work, partition))
     if not schema.value.names:
         changed = _unknown(partition, changed)
@@ -106,11 +107,15 @@ def _applied(plan: OperatorPlan, partition: StatePartition, changed: pa.RecordBa
 
     Of most keys no new row gets into a short list.
     """
-    changes = plan.emit is Emit.CHANGES
-    applied = partition.apply(changed, old_values=changes)
-    merges = partition.schema.merges
+    emits_changes, schema = plan.emit is Emit.CHANGES, partition.schema
+    applied = partition.apply(changed, old_values=emits_changes)
+    merges = schema.merges
     has_lists = bool(merges) and all(merge.function == "list_sorted" for merge in merges)
-    return changed_only(applied) if has_lists or changes else applied
+    if plan.takes_back:
+        stored = dict(zip(plan.given, schema.row.names, strict=True)) if plan.given else {}
+        live = None if plan.live is None else stored.get(plan.live, plan.live)
+        applied = without_empty(schema, applied, live)
+    return changed_only(applied) if has_lists or emits_changes or plan.takes_back else applied
 
 
 def _rows_out(plan: OperatorPlan, schema: StateSchema, applied: Applied) -> list[pa.RecordBatch]:
@@ -174,6 +179,8 @@ def _changes(
     if floor is not None and schema.time is not None:
         batch = batch.filter(pa.array(_on_time(schema, batch, floor)))
     columns = [as_planned(batch.column(field.name), field.type) for field in schema.row]
+    if TAKEN_BACK in batch.schema.names:
+        columns = turned(schema, columns, batch.column(TAKEN_BACK))
     changed = made(schema, pa.RecordBatch.from_arrays(columns, schema=schema.row))
     check_placement(partition.within, slots_of_batch(changed))
     return changed, rows_in, rows_in - rows_counted(batch)

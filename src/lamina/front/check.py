@@ -8,7 +8,7 @@ check --json` (docs/cli.md).
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from lamina.connectors.opening import (
@@ -70,6 +70,7 @@ def read_plan(place: PipelinePlace, pipeline: Pipeline) -> Shape:
     check_code(pipeline, file=file)
     sinks = [_sink(each, delivery_of(each, file=file)) for each in sinks_of(pipeline)]
     streams = {name: _stream(pipeline, name, file) for name in order(pipeline, file=file)}
+    _add_changes(streams.values())
     streams |= {name: _bad_rows(name, source) for name, source in bad_row_streams(pipeline).items()}
     return {
         "pipeline": place.name,
@@ -131,7 +132,19 @@ def _stream(pipeline: Pipeline, name: str, file: str) -> Shape:
         "window": windows[0] if windows else None,
         "emit": said or "every row, at once",
         "kept": _kept(select, bool(windows)),
+        "over_changes": False,
     }
+
+
+def _add_changes(streams: Iterable[Shape]) -> None:
+    """Which streams read changes; what keeps no more than rows passes them on."""
+    changing = set[str]()
+    for stream in streams:
+        stream["over_changes"] = any(each.lower() in changing for each in stream["inputs"])
+        if stream["over_changes"] and stream["kind"] in ("stateless", "distinct"):
+            stream["emit"] = Emit.CHANGES.value
+        if stream["emit"] == Emit.CHANGES.value:
+            changing.add(stream["name"].lower())
 
 
 def _kept(select: Select, has_window: bool) -> str | None:
@@ -165,6 +178,7 @@ def _bad_rows(name: str, source: DeclaredSource) -> Shape:
         "window": None,
         "emit": "every row that cannot be read",
         "kept": None,
+        "over_changes": False,
     }
 
 

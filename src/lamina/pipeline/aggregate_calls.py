@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from zlib import crc32
 
+from lamina.pipeline.aggregate_changes import COUNT_ROWS, over_changes
 from lamina.pipeline.aggregate_lists import limit_around
 from lamina.pipeline.aggregate_model import Asked, Part, Refusal
 from lamina.pipeline.aggregate_percentiles import WITHIN_GROUP
@@ -95,12 +96,14 @@ class AggregateCalls:
         is_aggregate: Callable[[str], bool],
         *,
         has_window: bool = False,
+        over_changes: bool = False,
     ) -> None:
         self._script = script
         self._names = names
         self._type_of = type_of
         self._is_aggregate = is_aggregate
-        self._has_window = has_window
+        self._has_window = has_window or over_changes  # what is read has an end to its rows
+        self._over_changes = over_changes
         self._parts: dict[tuple[str, ...], tuple[Part, tuple[PartialColumn, ...]]] = {}
         self._distincts: dict[tuple[str, ...], DistinctValues] = {}
 
@@ -141,11 +144,17 @@ class AggregateCalls:
         end, condition = _filter_after(words, close)
         end = self._nulls_after(words, index, end)
         call = self._call(arguments, condition)
-        if is_distinct and words[index].text.lower() not in _SAME_IF_DISTINCT:
+        is_distinct = is_distinct and words[index].text.lower() not in _SAME_IF_DISTINCT
+        if is_distinct and not self._over_changes:
             call = replace(call, distinct=self._distinct_values(words[index], call))
         limit, is_last = limit_around(words, index, end)
         asked = self._asked(call, limit, descending=descending or is_last)
-        return self._over_partials(words[index], call, asked), end
+        return self._over_partials(words[index], call, asked, is_distinct=is_distinct), end
+
+    def count_rows(self) -> str:
+        """The column that counts the rows of a group; one that counts them for people will do."""
+        (column,) = self._columns(COUNT_ROWS, _Call((), ()))
+        return column
 
     def _within_group(self, words: Words, index: int, close: int) -> tuple[int, Words, bool]:
         """Where WITHIN GROUP (ORDER BY values) closes, the values, and whether they descend."""
@@ -182,13 +191,7 @@ class AggregateCalls:
 
     def _distinct_values(self, word: Word, call: _Call) -> DistinctValues:
         """Those of the same arguments and FILTER are kept once."""
-        if len(call.arguments) > 1 and word.upper != "COUNT":
-            name = word.text.lower()
-            raise self._script.bad(
-                f"{name}(DISTINCT ...) of several arguments",
-                word,
-                f"Write {name}(...) over FROM (SELECT DISTINCT ...)",
-            )
+        self._check_several(word, call, is_distinct=True)
         identity = (*call.spelled, call.spelled_condition)
         if identity not in self._distincts:
             kept = [f"({each}) IS NOT NULL" for each in call.arguments]
@@ -205,6 +208,15 @@ class AggregateCalls:
             )
         return self._distincts[identity]
 
+    def _check_several(self, word: Word, call: _Call, *, is_distinct: bool) -> None:
+        if is_distinct and len(call.arguments) > 1 and word.upper != "COUNT":
+            name = word.text.lower()
+            raise self._script.bad(
+                f"{name}(DISTINCT ...) of several arguments",
+                word,
+                f"Write {name}(...) over FROM (SELECT DISTINCT ...)",
+            )
+
     def _call(self, arguments: list[Words], condition: Words) -> _Call:
         texts = tuple(self._script.slice(each) for each in arguments)
         spelled = tuple(self._names.spelled(each) for each in arguments)
@@ -212,7 +224,7 @@ class AggregateCalls:
             return _Call(texts, spelled)
         return _Call(texts, spelled, self._script.slice(condition), self._names.spelled(condition))
 
-    def _over_partials(self, word: Word, call: _Call, asked: Asked) -> str:
+    def _over_partials(self, word: Word, call: _Call, asked: Asked, *, is_distinct: bool) -> str:
         name = word.text.lower()
         row = AGGREGATES[name]
         if row.arguments is not None and len(call.arguments) != row.arguments:
@@ -220,8 +232,13 @@ class AggregateCalls:
             message = f"{name}() takes {row.arguments} arguments; it was given {given}"
             raise self._script.bad(message, word)
         known = row.made(asked)
+        where = "a stream"
+        if self._over_changes and not isinstance(known, Refusal):
+            self._check_several(word, call, is_distinct=is_distinct)
+            known = over_changes(name, known, asked, distinct=is_distinct)
+            where = "a stream over changes"
         if isinstance(known, Refusal):
-            raise self._script.bad(f"{name}() in a stream: {known.reason}", word, known.advice)
+            raise self._script.bad(f"{name}() in {where}: {known.reason}", word, known.advice)
         for part in known.parts:
             kind = asked.type_of(part.columns[-1])
             reason = refused_value(part.merge, kind)

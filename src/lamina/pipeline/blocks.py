@@ -231,7 +231,7 @@ def _with_emits(blocks: list[Stream], file: str) -> list[Stream]:
     for block in blocks:
         select = selects[block.name]
         if emits[block.name] is None and keeps_state(select) and block.block_of:
-            emits[block.name] = _usual(select)
+            emits[block.name] = _usual(select, feeds_groups=_feeds_groups(block.name, selects))
     return [replace(block, emit=emits[block.name]) for block in blocks]
 
 
@@ -243,8 +243,15 @@ def _has_groups(name: str, selects: Mapping[str, Select]) -> bool:
     return keeps_state(select) or any(_has_groups(each, selects) for each in select.reads)
 
 
-def _usual(select: Select) -> Emit | None:
+def _feeds_groups(name: str, selects: Mapping[str, Select]) -> bool:
+    """Whether a block that keeps state reads it: that has to know what is taken back."""
+    readers = {each: select for each, select in selects.items() if name in select.reads}
+    return any(keeps_state(s) or _feeds_groups(each, selects) for each, s in readers.items())
+
+
+def _usual(select: Select, *, feeds_groups: bool) -> Emit | None:
     if select.distinct is not None or select.ranked is not None:
         return None  # a row comes out when it is new; of ranks whole_windows.py says it
-    has_window = any(key.is_window for key in read_keys(select, ()))
-    return Emit.ON_WINDOW_CLOSE if has_window else Emit.ON_UPDATE
+    if any(key.is_window for key in read_keys(select, ())):
+        return Emit.ON_WINDOW_CLOSE
+    return Emit.CHANGES if feeds_groups else Emit.ON_UPDATE

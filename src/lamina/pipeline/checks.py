@@ -13,16 +13,21 @@ from posixpath import normpath
 from lamina.errors import BadPipeline
 from lamina.pipeline.blocks import calls_aggregate, keeps_state
 from lamina.pipeline.expressions import Words
-from lamina.pipeline.key_types import refused_key
 from lamina.pipeline.keys import Names, read_keys
 from lamina.pipeline.model import DeclaredSink, DeclaredSource, Emit, Pipeline, Stream
 from lamina.pipeline.nesting import Origin, column_of, item_of, nests, origins, time_of
 from lamina.pipeline.ranks import ADVICE as ADVICE_ON_RANKS
 from lamina.pipeline.ranks import Ranked
 from lamina.pipeline.select import Select, read_select
-from lamina.pipeline.shapes import Shape
+from lamina.pipeline.shapes import Shape, check_key_types
 from lamina.pipeline.tokens import bad_at, did_you_mean
-from lamina.pipeline.updates import ADVICE, is_over, kept_columns
+from lamina.pipeline.updates import (
+    ADVICE,
+    check_over_changes,
+    check_window_over_changes,
+    is_over,
+    kept_columns,
+)
 from lamina.pipeline.windows import arguments
 
 _NO_WATERMARK = "Give the source a WATERMARK column DELAY OF INTERVAL n unit"
@@ -188,7 +193,8 @@ class _Checks:
             shape = self._shapes[each]
             if shape.stream.emit is Emit.CHANGES:
                 return each
-            found = None if shape.is_aggregate else self._changing_input(each)
+            passes_on = not shape.is_aggregate or shape.select.distinct is not None
+            found = self._changing_input(each) if passes_on else None
             if found is not None:
                 return found
         return None
@@ -199,9 +205,7 @@ class _Checks:
         self._check_overs(shape.select)
         changing = self._changing_input(stream.name)
         if changing is not None and shape.is_aggregate:
-            raise script.bad(
-                f"an aggregate over the changes of {changing!r}", table, "It cannot be one yet"
-            )
+            check_over_changes(shape, changing)
         if not shape.is_aggregate:
             if stream.emit is not None:
                 said = f"EMIT {stream.emit.value.upper()}"
@@ -217,7 +221,7 @@ class _Checks:
                 f"Let {updating!r} EMIT CHANGES or EMIT ON WINDOW CLOSE",
             )
         if shape.select.distinct is not None:
-            if stream.emit is not None:
+            if stream.emit is not None and (changing is None or stream.emit is not Emit.CHANGES):
                 said = f"EMIT {stream.emit.value.upper()}"
                 advice = "Leave it out: a row comes out when it is new, and never changes"
                 raise script.bad(f"{said} with SELECT DISTINCT", shape.select.distinct, advice)
@@ -348,6 +352,7 @@ class _Checks:
                 )
             return
         inner = self._shapes[origin.name]
+        check_window_over_changes(shape, inner, time[0])
         words = item_of(inner.select, column) if column else None
         what = time_of(words) if words else None
         if inner.has_window and (what is None or not nests(_window_of(inner), window, what)):
@@ -363,14 +368,7 @@ class _Checks:
         """R9: keys of some types cannot be placed or compared."""
         read = (self._pipeline.sources.get(name) for name in self.inputs(shape.stream.name))
         types = {c.name.lower(): c.type for source in read if source for c in source.columns}
-        for key, written in zip(shape.keys, shape.select.keys, strict=True):
-            is_column = len(shape.names.elements(key.words)) == 1
-            kind = types.get(key.words[-1].text.lower()) if is_column else None
-            reason = refused_key(kind) if kind is not None else None
-            if reason is not None:
-                raise shape.select.script.bad(
-                    f"{key.words[-1].text!r} of type {kind} cannot be a key: {reason}", written[0]
-                )
+        check_key_types(shape, types)
 
     def everything_is_read(self) -> None:
         """What nothing reads would run and produce nothing that anybody sees."""

@@ -40,15 +40,17 @@ def compile_select(
     is_aggregate: Callable[[str], bool],
     times: Collection[str] = (),
     top: int | None = None,
+    over_changes: bool = False,
 ) -> Stateless | Aggregation:
     """The plan of a stream over an input with these *columns*; *times* are event times, if it has.
 
-    *top* says how many ranked rows are kept, if the SELECT does not.
+    *top* says how many ranked rows are kept, if the SELECT does not; *over_changes* whether rows
+    of the input may be taken back.
 
     *type_of* gives the type of an expression over the input, *is_aggregate* whether a function is
     one, by its name in lower case: both are Spark's to say.
     """
-    compiler = _Compiler(select, columns, type_of, is_aggregate)
+    compiler = _Compiler(select, columns, type_of, is_aggregate, over_changes=over_changes)
     if select.is_whole:
         return compiler.stateless()
     groups = bool(select.keys) or compiler.has_aggregates()
@@ -73,6 +75,8 @@ class _Compiler:
         columns: Collection[str],
         type_of: Callable[[str], str],
         is_aggregate: Callable[[str], bool],
+        *,
+        over_changes: bool,
     ) -> None:
         self._select = select
         self._script = select.script
@@ -90,7 +94,9 @@ class _Compiler:
             type_of,
             is_aggregate,
             has_window=self._window is not None,
+            over_changes=over_changes,
         )
+        self._over_changes = over_changes
 
     def has_aggregates(self) -> bool:
         """Whether anything in the SELECT list or HAVING is an aggregate."""
@@ -98,7 +104,8 @@ class _Compiler:
         return any(self._aggregates.first(words) is not None for words in texts)
 
     def rows(self) -> KeptRows:
-        return KeptRows(self._select, self._given, self._names, self._type_of)
+        changes = self._over_changes
+        return KeptRows(self._select, self._given, self._names, self._type_of, changes)
 
     def stateless(self) -> Stateless:
         select = self._select
@@ -116,6 +123,7 @@ class _Compiler:
         names = [output_name(select, item, index) for index, item in enumerate(select.items)]
         self._check_names(names)
         outputs, having = self._finals()
+        counted = self._aggregates.count_rows() if self._over_changes else None
         self._sets.check(self._names, has_distincts=bool(self._aggregates.distincts))
         choices = self._key_choices(outputs, names)
         return Aggregation(
@@ -137,6 +145,8 @@ class _Compiler:
             of_rows=self._row_texts(),
             distincts=tuple(self._distinct_parts()),
             counts_where=self._sets.counts_where,
+            takes_back=self._over_changes,
+            live=counted if self._keys else None,
         )
 
     def _time(self) -> str | None:
@@ -267,7 +277,7 @@ class _Compiler:
 
     def _row_texts(self) -> str | None:
         parts = [f"{part.of_row} AS {part.name}" for part in self._aggregates.columns]
-        if not self._keys or self._window is not None or self._sets:
+        if not self._keys or self._window is not None or self._sets or self._over_changes:
             return None
         if not parts or any(part.of_row is None for part in self._aggregates.columns):
             return None

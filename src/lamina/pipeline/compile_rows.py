@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
+from lamina.pipeline.aggregate_changes import bag_of, first_rows
 from lamina.pipeline.aggregate_lists import unsorted
 from lamina.pipeline.expressions import is_reference, sign
 from lamina.pipeline.keys import Names
@@ -27,6 +28,24 @@ class _Column:
 
 
 @dataclass(frozen=True, slots=True)
+class _Kept:
+    """How the rows of a key are kept: what Spark computes, and the list that it shows again."""
+
+    merges: tuple[Merge, ...]
+    partials: tuple[str, ...]
+    rows: str
+    meanings: tuple[str, ...]
+
+    @property
+    def columns(self) -> list[str]:
+        return [column for merge in self.merges for column in merge.columns]
+
+
+_LIVE = "p1"
+"""The column that counts the rows of a key, of which some may be taken back."""
+
+
+@dataclass(frozen=True, slots=True)
 class KeptRows:
     """A SELECT over an input with these *columns*; Spark is asked for types."""
 
@@ -34,6 +53,7 @@ class KeptRows:
     columns: Collection[str]
     names: Names
     type_of: Callable[[str], str]
+    over_changes: bool = False
 
     def distinct(self, times: Collection[str]) -> Aggregation:
         """Every column is a key, and there is nothing else: a row is new, or it is known.
@@ -48,18 +68,26 @@ class KeptRows:
         listed = ", ".join(keys)
         expressions = ", ".join(f"{t} AS {k}" for t, k in zip(texts, keys, strict=True))
         groups = f" GROUP BY {', '.join(map(as_key, texts))}"
+        kept = listed
+        if self.over_changes:
+            kept, expressions = f"{listed}, {_LIVE}", f"{expressions}, count(*) AS {_LIVE}"
         return Aggregation(
             keys=keys,
             time=timed[0] if timed else None,
-            merges=(),
+            merges=(Merge("count", (_LIVE,)),) if self.over_changes else (),
             outputs=tuple(names),
-            _partial=(listed, expressions, after_table(self.select), groups),
+            _partial=(kept, expressions, after_table(self.select), groups),
             _final=(keys, listed, ""),
             columns=keys,
-            meanings=tuple(each.meaning for each in columns),
+            meanings=(
+                *(each.meaning for each in columns),
+                *(["count(*)"] if self.over_changes else []),
+            ),
             key_outputs=tuple(names),
             placed=tuple((each.text, each.at) for each in columns),
-            is_distinct=True,
+            is_distinct=not self.over_changes,
+            takes_back=self.over_changes,
+            live=_LIVE if self.over_changes else None,
         )
 
     def top(self, ranked: Ranked, limit: int | None) -> Aggregation:
@@ -82,33 +110,55 @@ class KeptRows:
                 outputs.append(f"row.c{number}")
         collected = f"collect_list(named_struct({', '.join(fields)}))"
         self._check_sorted(ranked, collected)
-        sort = f"sort_array({collected}{', false' if ranked.descending else ''})"
         texts = [self.select.text(words) for words in parts.values()]
         named = [f"{text} AS {key}" for text, key in zip(texts, keys.values(), strict=True)]
-        options: dict[str, int | bool | str] = {"limit": limit}
-        if ranked.descending:
-            options["descending"] = True
         by = ", ".join(names.spelled(each) for each in ranked.order)
+        said = f"by {by}{' desc' if ranked.descending else ''}"
+        kept = self._kept(ranked, limit, ", ".join(fields), said)
         return Aggregation(
             keys=tuple(keys.values()),
             time=None,
-            merges=(Merge("list_sorted", ("p0",), options),),
+            merges=kept.merges,
             outputs=tuple(each.name for each in columns),
             _partial=(
-                ", ".join([*keys.values(), "p0"]),
-                ", ".join([*named, f"slice({sort}, 1, {limit}) AS p0"]),
+                ", ".join([*keys.values(), *kept.columns]),
+                ", ".join([*named, *kept.partials]),
                 after_table(self.select),
                 f" GROUP BY {', '.join(map(as_key, texts))}" if texts else "",
             ),
             _final=(
                 tuple(outputs),
-                ", ".join([*keys.values(), "posexplode_outer(p0) AS (rank, row)"]),
+                ", ".join([*keys.values(), f"posexplode_outer({kept.rows}) AS (rank, row)"]),
                 "rank IS NOT NULL",
             ),
-            meanings=(*keys, f"first {limit} by {by}{' desc' if ranked.descending else ''}"),
+            meanings=(*keys, *kept.meanings),
             key_outputs=_top_keys(columns, list(keys), limit),
             placed=tuple((t, w[0].start) for t, w in zip(texts, parts.values(), strict=True)),
             has_lists=True,
+            takes_back=self.over_changes,
+            live=_LIVE if self.over_changes else None,
+        )
+
+    def _kept(self, ranked: Ranked, limit: int, fields: str, said: str) -> _Kept:
+        """Of each key the first rows; all of them, if rows may be taken back."""
+        if self.over_changes:
+            bag = bag_of(f"named_struct({fields})").columns[0].replace("{where}", "")
+            return _Kept(
+                merges=(Merge("bag", ("p0",)), Merge("count", (_LIVE,))),
+                partials=(f"{bag} AS p0", f"count(*) AS {_LIVE}"),
+                rows=first_rows("p0", limit, descending=ranked.descending),
+                meanings=(f"all {said}", "count(*)"),
+            )
+        options: dict[str, int | bool | str] = {"limit": limit}
+        if ranked.descending:
+            options["descending"] = True
+        collected = f"collect_list(named_struct({fields}))"
+        sort = f"sort_array({collected}{', false' if ranked.descending else ''})"
+        return _Kept(
+            merges=(Merge("list_sorted", ("p0",), options),),
+            partials=(f"slice({sort}, 1, {limit}) AS p0",),
+            rows="p0",
+            meanings=(f"first {limit} {said}",),
         )
 
     def _check_sorted(self, ranked: Ranked, collected: str) -> None:

@@ -77,6 +77,8 @@ class Aggregation:
     spread: tuple[str, str] = field(default=("", ""), repr=False)
     """What makes several rows of one, before they are grouped: expressions, and what follows."""
     distincts: tuple[DistinctPart, ...] = ()
+    takes_back: bool = False  # it is over changes: rows may be taken back
+    live: str | None = None  # the column that counts rows, if a group without any is gone
     counts_where: str = ""
     """Which partials count the rows, if each row is in several: those of one set of keys."""
 

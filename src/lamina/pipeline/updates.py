@@ -10,12 +10,39 @@ from __future__ import annotations
 from lamina.pipeline.aggregates import has_aggregate
 from lamina.pipeline.expressions import Words, is_reference
 from lamina.pipeline.keys import Names, read_keys
+from lamina.pipeline.model import Emit
 from lamina.pipeline.nesting import Graph, column_of, has_star, name_of, plain_column
+from lamina.pipeline.shapes import Shape
+from lamina.pipeline.tokens import Word
 
 ADVICE = (
     "Write EMIT CHANGES: then rows are taken back. A condition over keys alone can stand in a "
     "WHERE; windows that EMIT ON WINDOW CLOSE can have any"
 )
+
+
+def check_over_changes(shape: Shape, changing: str) -> None:
+    """A group over changes may lose its last row: its readers must learn of it."""
+    select = shape.select
+    if shape.stream.emit is Emit.ON_UPDATE and (select.keys or select.ranked is not None):
+        raise select.script.bad(
+            f"EMIT ON UPDATE over the changes of {changing!r}: a row of which nothing is left "
+            "could not be taken back",
+            select.table,
+            "Write EMIT CHANGES",
+        )
+
+
+def check_window_over_changes(shape: Shape, inner: Shape, at: Word) -> None:
+    """Rows of *inner* must not change once a window over them has closed."""
+    if inner.stream.emit is Emit.CHANGES and not inner.has_window:
+        name = inner.stream.name
+        raise shape.select.script.bad(
+            f"a window over the changes of {name!r}, which has none: its rows could change after "
+            "the window has closed",
+            at,
+            f"GROUP BY window(time, ...) in {name!r}, and use its window.end here",
+        )
 
 
 def kept_columns(name: str, graph: Graph) -> frozenset[str] | None:

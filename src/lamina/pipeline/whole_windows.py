@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from lamina.pipeline.blocks import calls_aggregate
+from lamina.pipeline.blocks import calls_aggregate, keeps_state
 from lamina.pipeline.expressions import Words
 from lamina.pipeline.keys import is_window, read_keys
 from lamina.pipeline.model import DeclaredSource, Emit, Stream
@@ -56,11 +56,20 @@ class _Windows:
         select = read_select(stream, self.file)
         if not select.overs:
             return stream
-        if stream.emit is not Emit.ON_UPDATE and self._is_whole(select):
+        if stream.emit not in (Emit.ON_UPDATE, Emit.CHANGES) and self._is_whole(select):
             return replace(stream, whole=True, emit=None, top=None)
         if stream.block_of and stream.emit is None and select.ranked is not None:
-            return replace(stream, emit=Emit.ON_UPDATE)
+            emit = Emit.CHANGES if self._feeds_groups(stream.name) else Emit.ON_UPDATE
+            return replace(stream, emit=emit)
         return stream
+
+    def _feeds_groups(self, name: str) -> bool:
+        """Whether something that keeps state reads it: then it has to know what is taken back."""
+        for each in self.streams.values():
+            select = read_select(each, self.file)
+            if name in select.reads and (keeps_state(select) or self._feeds_groups(each.name)):
+                return True
+        return False
 
     def _is_whole(self, select: Select) -> bool:
         if select.keys or select.having or select.distinct or calls_aggregate(select):

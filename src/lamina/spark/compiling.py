@@ -261,6 +261,7 @@ def _compile(
                 is_aggregate=lambda function: is_aggregate(spark, function),
                 times=frozenset.intersection(*(each.times for each in inputs)),
                 top=stream.top,
+                over_changes=change_of(inputs) is Change.CHANGES,
             )
             if isinstance(plan, Stateless):
                 plan = plan.filled(stream.variables)
@@ -276,6 +277,7 @@ def _compile(
                 columns = arrow_schema(rows).serialize().to_pybytes()
                 made = SparkStream(stream.name, reading, plan, rows.schema, columns)
                 return [replace(made, makes_rows=makes_rows(rows))]
+            assert plan.takes_back or change_of(inputs) is not Change.CHANGES, stream.name
             check_names(plan.outputs, select)
             for each in (plan, *(part.values for part in plan.distincts)):
                 check_keys(select, each, analysed)
@@ -306,7 +308,7 @@ class _Over:
                 frame = empty_frame(self.spark, block.output)
                 views[called] = opened.enter_context(view(frame, f"block {called}"))
                 made.append(block)
-            emit = stream.emit or Emit.ON_UPDATE
+            emit = stream.emit or (Emit.CHANGES if plan.takes_back else Emit.ON_UPDATE)
             names = tuple(each.name for each in made)
             return [*made, self._aggregation(stream.name, plan, emit, views, names)]
 
@@ -324,7 +326,10 @@ class _Over:
         partial = spark.sql(draft.partial(views)).drop(ROWS)
         state = StructType([nullable(each) for each in partial.schema])
         plain = replace(draft, distincts=())
-        check_partial(spark.sql(plain.partial(views)), select)
+        partials = spark.sql(plain.partial(views))
+        check_partial(partials, select)
+        if plan.takes_back:
+            check_change(partials, select, what="a stream over changes")
         with view(empty_frame(spark, state), f"state of {name}") as state_view:
             output = spark.sql(draft.final(state_view))
             check_types(output.schema, select)
@@ -343,6 +348,8 @@ class _Over:
             time=plan.time,
             emit=emit,
             meanings=draft.meanings,
+            takes_back=plan.takes_back,
+            live=plan.live,
         )
         return SparkStream(
             name, self.reading, plan, schema, columns, {}, state, operator, distincts

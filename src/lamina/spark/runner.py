@@ -81,7 +81,7 @@ class SparkRunner:
             views, taken_back = self._views(work, stream)
             if stream.operator is not None:
                 self._choose_map(work.stream)
-                job = self._aggregate(work, stream, views)
+                job = self._aggregate(work, stream, views, taken_back)
                 results = results_of(_results(job), work.partitions)
             elif not views:
                 return StreamResult(())
@@ -101,9 +101,11 @@ class SparkRunner:
         task = StageOutput(_sent(work), stream.staged)
         return self._step(RESULT, stream.selected_columns).over(output, task)
 
-    def _aggregate(self, work: StreamWork, stream: SparkStream, views: Views) -> DataFrame:
+    def _aggregate(
+        self, work: StreamWork, stream: SparkStream, views: Views, taken_back: Views
+    ) -> DataFrame:
         of_rows = stream.can_send_rows and self._few_rows_to_a_key.get(stream.name, False)
-        partials, columns = self._partials(work, stream, views, of_rows=of_rows)
+        partials, columns = self._partials(work, stream, views, taken_back, of_rows=of_rows)
         task = UpdateState(_sent(work), bool(views), of_rows or bool(stream.distincts))
         if stream.columns is not None:
             both = UpdateAndStage(task, stream.columns, stream.arrow_output)
@@ -132,7 +134,13 @@ class SparkRunner:
         return self._steps[key]
 
     def _partials(
-        self, work: StreamWork, stream: SparkStream, views: Views, *, of_rows: bool
+        self,
+        work: StreamWork,
+        stream: SparkStream,
+        views: Views,
+        taken_back: Views,
+        *,
+        of_rows: bool,
     ) -> tuple[DataFrame, list[str]]:
         """Exactly P tasks, each with the keys that it owns (R8); and the columns.
 
@@ -141,7 +149,7 @@ class SparkRunner:
         """
         if not views:
             return self._spark.range(0, work.partitions, 1, work.partitions), ["id"]
-        placed = stream.placed(views, work.partitions, of_rows=of_rows)
+        placed = stream.placed(views, work.partitions, of_rows=of_rows, taken_back=taken_back)
         return query(self._spark, placed), stream.partial_columns
 
     def _choose_map(self, stream: str) -> None:

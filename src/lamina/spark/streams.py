@@ -19,6 +19,7 @@ from pyspark.sql.types import (
 
 from lamina.engine.model import OperatorPlan
 from lamina.engine.ports import CHANGE, DELETE, INSERT, NEW, OLD
+from lamina.engine.taking_back import TAKEN_BACK
 from lamina.engine.task_state import ROWS
 from lamina.pipeline.plans import Aggregation, Stateless
 from lamina.pipeline.select import quoted
@@ -114,7 +115,7 @@ class SparkStream:
         """As `partial` gives them."""
         assert self.state is not None
         rows = [ROWS] if isinstance(self.plan, Aggregation) and self.plan.time is not None else []
-        return [*self.state.names, *rows]
+        return [*self.state.names, *rows, *([TAKEN_BACK] if self.changing else [])]
 
     @property
     def can_send_rows(self) -> bool:
@@ -139,10 +140,14 @@ class SparkStream:
         here = isinstance(self.plan, Stateless) and self.plan.moves_rows
         return here or any(part.moves_rows for part in parts)
 
-    def placed(self, views: Views, partitions: int, *, of_rows: bool = False) -> str:
+    def placed(
+        self, views: Views, partitions: int, *, of_rows: bool = False, taken_back: Views
+    ) -> str:
         """The partials of all rows, or of each, on the owner of their key (R8)."""
         hint = f"/*+ REPARTITION({partitions}, {', '.join(self.keys)}) */"
         text = self.rows(views) if of_rows else self.partial(views)
+        if self.changing:
+            text = self._signed(text, self.partial(taken_back))
         return f"SELECT {hint} * FROM ({text})"
 
     def rows(self, views: Views) -> str:
@@ -152,6 +157,15 @@ class SparkStream:
         typed = (f"CAST({f.name} AS {f.dataType.simpleString()}) {f.name}" for f in self.state)
         text = self.plan.rows(self.reading.sql(views))
         return f"SELECT {', '.join(typed)} FROM ({text})"
+
+    def _signed(self, new: str, old: str) -> str:
+        """Partials of what is new and of what is taken back, which no late rows are counted of."""
+        assert isinstance(self.plan, Aggregation)
+        plain = "*" if self.plan.time is None else f"* EXCEPT ({ROWS}), 0L AS {ROWS}"
+        return (
+            f"SELECT *, false AS {TAKEN_BACK} FROM ({new}) UNION ALL "
+            f"SELECT {plain}, true AS {TAKEN_BACK} FROM ({old})"
+        )
 
     def partial(self, views: Views) -> str:
         """The partials of an epoch's rows; a key has several where there are DISTINCT ones."""

@@ -16,6 +16,7 @@ moments      n, mean, m2 ...    what variances are made of; see merge_moments.py
 comoments    n, x, y, c, ...    what correlations are made of; likewise
 list_append  list               the old list and then the new one
 list_sorted  list               the elements of both, in order
+bag          list               values and how often each is there; see merge_bags.py
 hll_union    sketch             the union of two sketches of Spark's hll_sketch_agg
 kll_union    sketch             the union of two sketches of Spark's kll_sketch_agg_double
 
@@ -32,6 +33,7 @@ import pyarrow as pa
 from lamina.errors import Corrupt, Unsupported, UsageError
 from lamina.format.canonical import Json
 from lamina.format.fields import Fields
+from lamina.state.merge_bags import BAGS
 from lamina.state.merge_function import Columns, Function, Mask, Option, Step, only_found
 from lamina.state.merge_lists import LISTS
 from lamina.state.merge_moments import MOMENTS
@@ -44,6 +46,7 @@ FUNCTIONS: Mapping[str, Function] = {
     **NUMBERS,
     **MOMENTS,
     **LISTS,
+    **BAGS,
     **SKETCHES,
 }
 

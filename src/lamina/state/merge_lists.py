@@ -24,23 +24,23 @@ _LIST_ELEMENTS_MAX = (1 << 31) - 1
 
 def _list_append(step: Step) -> Sequence[pa.Array]:
     (field,), (old,), (new,) = step.fields, step.old, step.new
-    old_start, old_size = _extents(old)
-    new_start, new_size = _extents(new)
+    old_start, old_size = extents(old)
+    new_start, new_size = extents(new)
     skip_old, old_size, skip_new, new_size = _limited(step, old_size, new_size)
     values = pa.concat_arrays([old.values, new.values])
     starts = np.column_stack((old_start + skip_old, new_start + skip_new + len(old.values)))
-    taken = values.take(pa.array(_ranges(starts, np.column_stack((old_size, new_size)))))
-    return (_lists(field, old_size + new_size, taken, pc.and_(pc.is_null(old), pc.is_null(new))),)
+    taken = values.take(pa.array(ranges(starts, np.column_stack((old_size, new_size)))))
+    return (lists(field, old_size + new_size, taken, pc.and_(pc.is_null(old), pc.is_null(new))),)
 
 
 def _list_sorted(step: Step) -> Sequence[pa.Array]:
     (field,), (old,), (new,) = step.fields, step.old, step.new
-    old_start, old_size = _extents(old)
-    new_start, new_size = _extents(new)
+    old_start, old_size = extents(old)
+    new_start, new_size = extents(new)
     values = pa.concat_arrays([old.values, new.values])
     starts = np.column_stack((old_start, new_start + len(old.values)))
     sizes = old_size + new_size
-    taken = values.take(pa.array(_ranges(starts, np.column_stack((old_size, new_size)))))
+    taken = values.take(pa.array(ranges(starts, np.column_stack((old_size, new_size)))))
     rows = np.repeat(np.arange(len(sizes)), sizes)
     order, is_new = in_order(taken, rows, descending=step.option("descending", False))
     if step.option("distinct", False):
@@ -48,13 +48,13 @@ def _list_sorted(step: Step) -> Sequence[pa.Array]:
         sizes = np.bincount(rows[order], minlength=len(sizes))
     if (limit := step.option("limit", None)) is not None:
         kept = np.minimum(sizes, limit)
-        order = order[_ranges(np.cumsum(sizes) - sizes, kept)]
+        order = order[ranges(np.cumsum(sizes) - sizes, kept)]
         sizes = kept
     nothing = pc.and_(pc.is_null(old), pc.is_null(new))
-    return (_lists(field, sizes, taken.take(pa.array(order)), nothing),)
+    return (lists(field, sizes, taken.take(pa.array(order)), nothing),)
 
 
-def _extents(lists: pa.Array) -> tuple[Longs, Longs]:
+def extents(lists: pa.Array) -> tuple[Longs, Longs]:
     """Where each list begins in `lists.values`, and its size; a null list has none."""
     offsets = lists.offsets.to_numpy().astype(np.int64)
     sizes = np.diff(offsets)
@@ -77,7 +77,7 @@ def _limited(step: Step, old: Longs, new: Longs) -> tuple[Longs, Longs, Longs, L
     return old - kept_old, kept_old, new - kept_new, kept_new
 
 
-def _ranges(starts: Longs, sizes: Longs) -> Longs:
+def ranges(starts: Longs, sizes: Longs) -> Longs:
     """start, start+1, ... for every start, one range after the other."""
     flat = sizes.ravel()
     ends = np.cumsum(flat)
@@ -85,7 +85,7 @@ def _ranges(starts: Longs, sizes: Longs) -> Longs:
     return np.repeat(starts.ravel() - (ends - flat), flat) + np.arange(total, dtype=np.int64)
 
 
-def _lists(field: pa.Field, sizes: Longs, values: pa.Array, null: pa.BooleanArray) -> pa.Array:
+def lists(field: pa.Field, sizes: Longs, values: pa.Array, null: pa.BooleanArray) -> pa.Array:
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
     large = pa.types.is_large_list(field.type)
     if not large and len(values) > _LIST_ELEMENTS_MAX:

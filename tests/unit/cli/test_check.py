@@ -123,3 +123,28 @@ def test_what_would_not_work_is_refused_with_place_and_advice(
     assert result.exit_code == 2
     assert f"{pipeline}:{place}" in result.stderr
     assert message in result.stderr
+
+
+def test_changes_are_followed_from_stream_to_stream(tmp_path: Path) -> None:
+    file = tmp_path / "changes.sql"
+    file.write_text(
+        """CREATE SOURCE t (k STRING, a BIGINT) USING json OPTIONS (path 'in');
+CREATE STREAM sums AS SELECT k, sum(a) AS s FROM t GROUP BY k EMIT CHANGES;
+CREATE STREAM few AS SELECT k, s FROM Sums WHERE s < 10;
+CREATE STREAM values AS SELECT DISTINCT s FROM few;
+CREATE STREAM total AS SELECT count(*) AS n FROM values EMIT ON UPDATE;
+CREATE SINK a FROM few USING console;
+CREATE SINK b FROM total USING console;
+"""
+    )
+    streams = answer(lamina("check", file, "--no-spark", "--json"))["streams"]
+    assert [(each["emit"], each["over_changes"]) for each in streams] == [
+        ("changes", False),
+        ("changes", True),
+        ("changes", True),
+        ("on update", True),
+    ]
+    text = lamina("check", file, "--no-spark").output
+    assert "  emits      changes: +I new, -U and +U replaced, -D gone" in text
+    assert text.count("  over       changes: rows may be taken back") == 2
+    assert "  rows       a row replaces the one with the same key, or takes it away" in text

@@ -101,7 +101,8 @@ def test_each_query_inside_is_a_block(query: str, wanted: dict[str, tuple[str, .
             "6:1",
         ),
         (
-            "SELECT sum(a) AS a FROM (SELECT k, sum(a) AS a FROM t GROUP BY k) EMIT ON UPDATE",
+            "SELECT sum(a) AS a FROM (SELECT k, sum(a) AS a FROM t GROUP BY k EMIT ON UPDATE)"
+            " EMIT ON UPDATE",
             "an aggregate over the updating stream 's.subquery'",
             "6:25",
         ),

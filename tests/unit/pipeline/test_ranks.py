@@ -78,7 +78,7 @@ def test_a_condition_says_how_many_rows_are_kept(query: str, limit: int) -> None
         (f"SELECT k, count(*) AS c, {OVER} AS n FROM t GROUP BY k QUALIFY n <= 3",
          "row_number() beside GROUP BY"),
         (f"SELECT * FROM (SELECT *, {OVER} AS n FROM (SELECT k, sum(a) AS a FROM t GROUP BY k))"
-         " WHERE n <= 3", "an aggregate over the updating stream"),
+         " WHERE n <= 3", "EMIT ON UPDATE over the changes of"),
     ],
 )  # fmt: skip
 def test_other_forms_are_refused_with_the_reason(query: str, said: str) -> None:

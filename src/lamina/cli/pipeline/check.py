@@ -72,6 +72,8 @@ def _types(plan: Shape) -> Iterator[str]:
         for column in stream["state"]:
             merge = column["merge"] or "key"
             yield f"  state      {column['name']} {column['type']} ({merge})"
+        if any(column["merge"] == "bag" for column in stream["state"]):
+            yield "  cost       a bag is written as a whole whenever one of its values changes"
         if stream["state"]:
             yield f"  size       {_size(stream)}"
         yield f"  columns    {_typed(stream['columns'])}"
@@ -102,7 +104,12 @@ def _stream(stream: Shape) -> Iterator[str]:
         yield f"  window     {stream['window'] or 'none'}"
     if stream["kept"]:
         yield f"  kept       {stream['kept']}"
-    yield f"  emits      {stream['emit']}"
+    if stream["over_changes"] and stream["kind"] != "stateless":
+        yield "  over       changes: rows may be taken back, and a group without rows is gone"
+    yield f"  emits      {stream['emit']}{_CHANGES if stream['emit'] == 'changes' else ''}"
+
+
+_CHANGES = ": +I new, -U and +U replaced, -D gone"
 
 
 def _sink(sink: Shape, streams: list[Shape]) -> Iterator[str]:
@@ -112,6 +119,8 @@ def _sink(sink: Shape, streams: list[Shape]) -> Iterator[str]:
     read = next(s for s in streams if s["name"].lower() == sink["stream"].lower())
     if read["emit"] == "on update":
         yield "  rows       a later row replaces an earlier one with the same key"
+    if read["emit"] == "changes":
+        yield "  rows       a row replaces the one with the same key, or takes it away"
 
 
 def _size(stream: Shape) -> str:

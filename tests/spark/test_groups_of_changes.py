@@ -1,0 +1,255 @@
+"""Aggregates, DISTINCT and top n over changes: equal to the nested query over all rows at once."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lamina.engine.ports import CHANGE, Change
+from lamina.errors import BadPipeline, Refused
+from tests.spark.changes import applied, check_keys, kinds, run_changes
+from tests.spark.running import Place, Run, batch, comparable, compiled, pipeline_text
+from tests.spark.test_blocks import COLUMNS, MARK, cut, rows_of
+
+INNER = (
+    "SELECT k, g, sum(a) AS a, max(d) AS d, sum(m) AS m, count(*) AS n, max(ts) AS ts, min(a) AS i"
+    " FROM t GROUP BY k, g, a % 7"
+)
+VALUE = f"SELECT n % 4 AS k, g, a, d, m, i, n, ts FROM (SELECT * FROM ({INNER}) WHERE n > 1)"
+
+
+def rounded(rows: list[Any]) -> list[Any]:
+    """Doubles to twelve digits: the order of additions is not Spark's."""
+    return [_rounded(row) for row in rows]
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if not math.isfinite(value) or not value else float(f"{value:.9e}")
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    return [_rounded(each) for each in value] if isinstance(value, list) else value
+
+
+def run_and_compare(
+    spark: Any,
+    folder: Path,
+    query: str,
+    keys: tuple[str, ...] | None = None,
+    *,
+    oracle: str = "",
+    seed: int = 0,
+) -> list[list[dict[str, Any]]]:
+    place = Place(folder)
+    place.put_json(cut(rows_of(len(query) + seed, 160), len(query) + seed))
+    epochs = run_changes(
+        Run(spark, place), pipeline_text(COLUMNS, query, emit="EMIT CHANGES", mark=MARK)
+    )
+    spark.read.schema(COLUMNS).json(place.source).createOrReplaceTempView("t")
+    left = applied([rounded(epoch) for epoch in epochs])
+    assert left == comparable(rounded(batch(spark, oracle or query)))
+    if keys is not None:
+        check_keys(epochs, keys)
+    return epochs
+
+
+@pytest.mark.parametrize(
+    "aggregates",
+    [
+        "sum(a) AS s, count(a) AS c, count(*) AS n, avg(a) AS v, count_if(n > 2) AS f,"
+        " sum(m) AS sm, avg(m) AS am, sum(a) FILTER (WHERE g = 'x') AS sx",
+        "min(a) AS a, max(d) AS d, min(m) AS m, max(ts) AS t, bool_and(n > 2) AS x,"
+        " bool_or(a > 0) AS y, any_value(n) IS NULL AS z, max(g) AS g, min(k) AS k0",
+        "sum(d) AS s, avg(d) AS v, var_samp(n) AS x, stddev_pop(a) AS y, kurtosis(n) AS u,"
+        " skewness(n) AS w",
+        "corr(n, i) AS c, covar_samp(n, i) AS v, regr_slope(n, i) AS s, regr_sxx(n, i) AS x,"
+        " regr_count(n, i) AS r, regr_avgx(n, i) AS ax",
+        "count(DISTINCT g) AS g, count(DISTINCT g, n) AS gn, sum(DISTINCT n) AS s,"
+        " avg(DISTINCT m) AS m, sum(DISTINCT a) AS sa, avg(DISTINCT n) AS an",
+        "bit_and(n) AS x, bit_or(n) AS y, bit_xor(n) AS z, bit_xor(DISTINCT n) AS zz",
+        "median(n) AS md, percentile(n, array(0.1, 0.9)) AS p,"
+        " percentile_disc(0.5) WITHIN GROUP (ORDER BY n DESC) AS pd",
+        "sort_array(collect_list(n)) AS l, sort_array(collect_set(g)) AS st,"
+        " slice(sort_array(collect_list(a), false), 1, 3) AS top",
+    ],
+)  # fmt: skip
+def test_aggregates_over_changes_equal_the_nested_query(
+    spark: Any, tmp_path: Path, aggregates: str
+) -> None:
+    run_and_compare(spark, tmp_path, f"SELECT k, {aggregates} FROM ({VALUE}) GROUP BY k", ("k",))
+
+
+@pytest.mark.parametrize(
+    ("query", "keys"),
+    [
+        (f"SELECT count(*) AS n, sum(a) AS s, max(n) AS m FROM ({VALUE})", ()),
+        (f"SELECT DISTINCT n, g FROM ({VALUE})", ("n", "g")),
+        (f"SELECT k, max(n) AS n FROM ({VALUE}) GROUP BY k HAVING max(n) % 2 = 0", ("k",)),
+        (f"SELECT g, n, count(*) AS c FROM ({VALUE}) GROUP BY CUBE (g, n)", None),
+        (f"SELECT c, count(*) AS n FROM (SELECT n, count(*) AS c FROM ({VALUE}) GROUP BY n)"
+         " GROUP BY c", ("c",)),
+        (f"SELECT k, r, n, a FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY n DESC,"
+         f" g DESC, a DESC, i DESC, m DESC, d DESC, ts DESC) AS r FROM ({VALUE})) WHERE r <= 3",
+         ("k", "r")),
+        (f"SELECT k, n, i FROM ({VALUE}) QUALIFY"
+         " row_number() OVER (PARTITION BY k ORDER BY n, i, g, a, m, d, ts) = 1", ("k",)),
+        (f"SELECT count(*) AS c, sum(n) AS n FROM (SELECT g, n FROM ({VALUE}) QUALIFY"
+         " row_number() OVER (PARTITION BY g ORDER BY n DESC) <= 2)", ()),
+        (f"SELECT x, count(*) AS c FROM (SELECT n AS x FROM ({VALUE}) UNION ALL"
+         " SELECT a FROM t) GROUP BY x", ("x",)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("seed", [0, 1])
+def test_groups_over_changes_equal_the_nested_query(
+    spark: Any, tmp_path: Path, query: str, keys: tuple[str, ...] | None, seed: int
+) -> None:
+    run_and_compare(spark, tmp_path, query, keys, seed=seed)
+
+
+def test_values_by_another_over_changes(spark: Any, tmp_path: Path) -> None:
+    """Of rows with the same second argument Spark takes any, so their values are the same here."""
+    aggregates = "min_by(n, n) AS x, max_by(n, n) AS y, max_by(n, n, 3) AS z, min_by(n, n, 2) AS w"
+    run_and_compare(spark, tmp_path, f"SELECT k, {aggregates} FROM ({VALUE}) GROUP BY k", ("k",))
+
+
+HOT = """
+SELECT starts, auction, num FROM (
+  SELECT starts, auction, num,
+         row_number() OVER (PARTITION BY starts ORDER BY num DESC, auction DESC) AS place
+  FROM (SELECT window.start AS starts, k AS auction, count(*) AS num FROM t
+        GROUP BY k, window(ts, '20 minutes', '10 minutes') {emit}))
+WHERE place = 1"""
+
+
+def test_the_hottest_item_of_every_window_is_known_before_it_closes(
+    spark: Any, tmp_path: Path
+) -> None:
+    """Nexmark's q5 over windows that are still open."""
+    query = HOT.format(emit="EMIT CHANGES")
+    epochs = run_and_compare(spark, tmp_path, query, ("starts",), oracle=HOT.format(emit=""))
+    assert {kind for epoch in epochs for kind in kinds(epoch)} == {"+I", "-D"}
+
+
+WINDOWS = (
+    "SELECT window.start AS h, count(*) AS n, max(c) AS c, sum(s) AS s FROM"
+    " (SELECT k, window.end - INTERVAL 1 MICROSECOND AS at, count(*) AS c, sum(a) AS s FROM t"
+    " GROUP BY k, window(ts, '10 minutes') {emit}) GROUP BY window(at, '1 hour')"
+)
+
+
+def test_windows_over_windows_of_changes(spark: Any, tmp_path: Path) -> None:
+    query = WINDOWS.format(emit="EMIT CHANGES")
+    run_and_compare(spark, tmp_path, query, ("h",), oracle=WINDOWS.format(emit=""))
+
+
+def test_a_window_over_changes_comes_out_once_when_it_closes(spark: Any, tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    rows = cut(rows_of(5, 120), 3)
+    place.put_json([*rows, [{"k": "z", "a": 1, "ts": "2024-01-02T00:00:00Z"}], []])
+    inner = WINDOWS.format(emit="EMIT CHANGES")
+    text = pipeline_text(COLUMNS, inner, emit="EMIT ON WINDOW CLOSE", mark=MARK)
+    assert compiled(spark, text).outputs["o"].change is Change.APPEND
+    Run(spark, place)(text)
+    spark.read.schema(COLUMNS).json(place.source).createOrReplaceTempView("t")
+    wanted = [row for row in batch(spark, WINDOWS.format(emit="")) if row["h"].day == 1]
+    assert comparable(place.rows()) == comparable(wanted)
+    assert wanted
+
+
+def test_one_group_over_changes_may_emit_on_update(spark: Any, tmp_path: Path) -> None:
+    query = f"SELECT count(*) AS n, max(n) AS m, sum(a) AS s FROM ({VALUE})"
+    place = Place(tmp_path)
+    place.put_json(cut(rows_of(1, 100), 1))
+    Run(spark, place)(pipeline_text(COLUMNS, query))
+    spark.read.schema(COLUMNS).json(place.source).createOrReplaceTempView("t")
+    assert comparable(place.rows()[-1:]) == comparable(batch(spark, query))
+
+
+def test_a_group_that_has_lost_its_last_row_is_gone_and_comes_again(
+    spark: Any, tmp_path: Path
+) -> None:
+    place = Place(tmp_path)
+    place.put_json([[{"k": "a"}], [{"k": "a"}], [{"k": "b"}], [{"k": "b"}, {"k": "c"}]])
+    query = "SELECT n, count(*) AS c FROM (SELECT k, count(*) AS n FROM t GROUP BY k) GROUP BY n"
+    text = pipeline_text(COLUMNS, query, emit="EMIT CHANGES")
+    epochs = run_changes(Run(spark, place), text)
+    said = [sorted((row["n"], row["c"], row[CHANGE]) for row in epoch) for epoch in epochs]
+    assert said == [
+        [(1, 1, "+I")],
+        [(1, 1, "-D"), (2, 1, "+I")],
+        [(1, 1, "+I")],
+        [(2, 1, "-U"), (2, 2, "+U")],
+    ], "in the last epoch one group of 1 goes and another comes"
+
+
+def test_a_delta_table_by_key_has_what_one_batch_has(spark: Any, tmp_path: Path) -> None:
+    """Through every part: aggregates of aggregates, a condition, rows that are taken back."""
+    deltalake = pytest.importorskip("deltalake")
+    query = f"SELECT n, count(*) AS c, max(a) AS a FROM ({VALUE}) GROUP BY n HAVING count(*) < 9"
+    text = (
+        f"CREATE SOURCE t ({COLUMNS}) USING json OPTIONS (path 'in');\n"
+        f"CREATE STREAM s AS {query} EMIT CHANGES;\n"
+        "CREATE STREAM p AS SELECT c, n, a FROM s WHERE a > 0;\n"
+        "CREATE SINK o FROM s USING delta OPTIONS (path 'all');\n"
+        "CREATE SINK q FROM p USING delta OPTIONS (path 'some');"
+    )
+    place = Place(tmp_path)
+    place.put_json(cut(rows_of(3, 300), 11))
+    Run(spark, place)(text)
+    spark.read.schema(COLUMNS).json(place.source).createOrReplaceTempView("t")
+    for name, select in (("all", query), ("some", f"SELECT c, n, a FROM ({query}) WHERE a > 0")):
+        found = deltalake.DeltaTable(str(tmp_path / name)).to_pyarrow_table().to_pylist()
+        assert comparable(found) == comparable(batch(spark, select)), name
+        assert found
+
+
+@pytest.mark.parametrize(
+    ("query", "emit", "said"),
+    [
+        (f"SELECT n, count(*) AS c FROM ({INNER}) GROUP BY n", "EMIT ON UPDATE",
+         "could not be taken back"),
+        (f"SELECT n FROM ({INNER}) QUALIFY row_number() OVER (ORDER BY n) < 3", "EMIT ON UPDATE",
+         "could not be taken back"),
+        (f"SELECT window.end AS e, count(*) AS c FROM ({INNER}) GROUP BY window(ts, '1 hour')",
+         "EMIT CHANGES", "its rows could change after the window has closed"),
+        (f"SELECT n, percentile_approx(a, 0.5) AS p FROM ({INNER}) GROUP BY n", "EMIT CHANGES",
+         "out of a sketch"),
+        (f"SELECT n, max(array(a)) AS p FROM ({INNER}) GROUP BY n", "EMIT CHANGES",
+         "have no order here"),
+        (f"SELECT n, sum(a) AS p FROM ({INNER}) WHERE rand() < 1 GROUP BY n", "EMIT CHANGES",
+         "must be as it was"),
+        ("SELECT sum(n) AS n FROM (SELECT k, count(*) AS n FROM t GROUP BY k EMIT ON UPDATE)",
+         "EMIT CHANGES", "an aggregate over the updating stream"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_over_changes_is_refused_with_the_reason(
+    spark: Any, query: str, emit: str, said: str
+) -> None:
+    with pytest.raises(BadPipeline) as raised:
+        compiled(spark, pipeline_text(COLUMNS, query, emit=emit, mark=MARK))
+    assert said in raised.value.message
+
+
+def test_a_new_aggregate_on_old_state_is_refused_and_not_guessed(
+    spark: Any, tmp_path: Path
+) -> None:
+    """What it never saw would be taken from it: counts below zero."""
+    inner = "SELECT k, count(*) AS n FROM t GROUP BY k"
+    place = Place(tmp_path)
+    place.put_json([[{"k": "a", "a": 1}]])
+    run_changes(
+        Run(spark, place),
+        pipeline_text(COLUMNS, f"SELECT sum(n) AS s FROM ({inner})", emit="EMIT CHANGES"),
+    )
+    place.put_json([[{"k": "a", "a": 1}], [{"k": "a", "a": 2}]])
+    run = Run(spark, place, reuse_state=frozenset({"s"}))
+    with pytest.raises(Refused, match="never counted"):
+        run_changes(
+            run,
+            pipeline_text(
+                COLUMNS, f"SELECT sum(n) AS s, max(n) AS m FROM ({inner})", emit="EMIT CHANGES"
+            ),
+        )
