@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lamina.embedded.snapshot import open_snapshot as snapshot
     from lamina.embedded.store import EmbeddedStore
     from lamina.embedded.table import Table
+    from lamina.engine.user_columns import Columns, KeyedResult, Keys, Rows
     from lamina.errors import LaminaError
     from lamina.format.commit import CommitRecord
     from lamina.format.manifest import (
@@ -62,6 +63,7 @@ else:
             "lamina.embedded.snapshot": "Snapshot snapshot=open_snapshot",
             "lamina.embedded.store": "EmbeddedStore",
             "lamina.embedded.table": "Table",
+            "lamina.engine.user_columns": "Columns KeyedResult Keys Rows",
             "lamina.errors": "LaminaError",
             "lamina.format.commit": "CommitRecord",
             "lamina.format.manifest": (
@@ -91,10 +93,13 @@ __all__ = [
     "CheckpointManifest",
     "CheckpointPaths",
     "Checkpointer",
+    "Columns",
     "CommitRecord",
     "ConnectorCheckpoint",
     "EmbeddedStore",
     "Emit",
+    "KeyedResult",
+    "Keys",
     "LaminaError",
     "LocalDisk",
     "LocalWorkspace",
@@ -104,6 +109,7 @@ __all__ = [
     "Pipeline",
     "PlacedEntry",
     "RecoveryManager",
+    "Rows",
     "Snapshot",
     "Status",
     "Store",

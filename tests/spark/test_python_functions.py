@@ -168,6 +168,21 @@ def test_a_function_of_spark_keeps_its_name(spark: Any, tmp_path: Path) -> None:
         Run(spark, filled(tmp_path)).run(pipeline.build())
 
 
+def test_a_parameter_may_have_the_name_of_a_function_of_spark(spark: Any, tmp_path: Path) -> None:
+    """`user` was the name of who runs Spark, in every row."""
+    place = Place(tmp_path)
+    place.put_json([[{"user": "ann"}]])
+    pipeline = (
+        PipelineBuilder()
+        .source("t", "user STRING", "json", {"path": "in"})
+        .function("initial", python_code.initial, "user STRING", "STRING")
+        .stream("s", "SELECT initial(user) AS i FROM t")
+        .sink("o", "s", "parquet", {"path": "out"})
+    )
+    Run(spark, place).run(pipeline.build())
+    assert place.rows() == [{"i": "a"}]
+
+
 def test_functions_over_the_state_are_refused_with_what_to_do(spark: Any, tmp_path: Path) -> None:
     """A task's result travels on a row of nulls, which Python functions would be called with."""
     select = "SELECT k, doubled(sum(v)) AS s FROM t GROUP BY k"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import lamina
+from tests.spark.keyed_examples import blocks
 
-PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
 ORDERS = [
     {"email": " Ann@B.example", "amount": 2.0, "rate": 0.5},
     {"email": "ann@b.example", "amount": 3.0, "rate": 1.0},
@@ -20,22 +19,25 @@ ORDERS = [
 ]
 
 
-def test_examples_with_functions_run(
+def test_all_examples_run_as_a_reader_would_run_them(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "orders").mkdir()
     text = "".join(json.dumps(row) + "\n" for row in ORDERS)
     (tmp_path / "orders" / "1.json").write_text(text)
+    (tmp_path / "clicks").mkdir()
+    rows = [{"user": user, "ts": "2024-01-01T00:00:00Z"} for user in ("ann", "bob", "ann")]
+    (tmp_path / "clicks" / "1.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
     run = lamina.run
     monkeypatch.setattr(lamina, "run", lambda *args, **named: run(*args, spark=spark, **named))
-    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    for code in blocks:
+    for code in blocks():
         exec(compile(code, "python.md", "exec"), {"__name__": "__main__"})  # as a reader would
     assert found("out/sales") == [
         {"domain": None, "euro": 5.0},
         {"domain": "b.example", "euro": 4.0},
     ]
+    assert found("out/counts") == [{"user": "bob", "total": 1}, {"user": "ann", "total": 2}]
     assert found("out/spent") == [{"email": "ann@b.example", "euro": 4.0}]
 
 

@@ -84,8 +84,9 @@ def look_in(folder: str) -> None:
 
 
 def line_of_error(error: BaseException) -> str:
-    """Where it was raised."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
+    """Where it was raised, in a file that there is."""
+    frames = traceback.extract_tb(error.__traceback__)
+    last = next((each for each in reversed(frames) if Path(each.filename).is_file()), frames[-1])
     return f"{last.filename}:{last.lineno}"
 
 

@@ -25,7 +25,14 @@ from lamina.front.places import PipelinePlace, require_spark
 from lamina.pipeline.blocks import keeps_state
 from lamina.pipeline.checks import check_pipeline, order
 from lamina.pipeline.keys import read_keys
-from lamina.pipeline.model import DeclaredSink, DeclaredSource, Emit, Pipeline
+from lamina.pipeline.model import (
+    DeclaredSink,
+    DeclaredSource,
+    Emit,
+    KeyedFunction,
+    Pipeline,
+    Stream,
+)
 from lamina.pipeline.select import Select, read_select
 
 if TYPE_CHECKING:
@@ -119,6 +126,8 @@ def _stream(pipeline: Pipeline, name: str, file: str) -> Shape:
     by = select.ranked.partition if select.ranked else [key.words for key in found]
     keys = [select.text(words) for words in by]
     windows = [select.text(key.words) for key in found if key.is_window]
+    if isinstance(stream.python, KeyedFunction):
+        return _keyed(stream, stream.python)
     aggregate = keeps_state(select)
     emit = stream.emit or (Emit.ON_UPDATE if aggregate else None)
     said = "every new row, once" if select.distinct else emit.value if emit else ""
@@ -145,6 +154,24 @@ def _add_changes(streams: Iterable[Shape]) -> None:
             stream["emit"] = Emit.CHANGES.value
         if stream["emit"] == Emit.CHANGES.value:
             changing.add(stream["name"].lower())
+
+
+def _keyed(stream: Stream, function: KeyedFunction) -> Shape:
+    """A stream that is a keyed function."""
+    kept = "until the function says that a key is gone"
+    if function.ttl_us is not None:
+        kept = f"{function.ttl_us / 1e6:g} seconds after the latest row of a key"
+    return {
+        "name": stream.name,
+        "block_of": None,
+        "reads": ", ".join(function.inputs),
+        "inputs": list(function.inputs),
+        "kind": "keyed function",
+        "keys": list(function.keys),
+        "window": None,
+        "emit": "what the function gives",
+        "kept": kept,
+    }
 
 
 def _kept(select: Select, has_window: bool) -> str | None:

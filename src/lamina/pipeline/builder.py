@@ -17,6 +17,7 @@ from lamina.pipeline.model import (
     DeclaredSource,
     Emit,
     FrameFunction,
+    KeyedFunction,
     Option,
     Pipeline,
     Stream,
@@ -90,6 +91,59 @@ class PipelineBuilder:
         self._found.add(Stream(name, text, emit, variables))
         return self
 
+    def keyed(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        inputs: Sequence[str],
+        keys: Sequence[str],
+        state: str | Mapping[str, str],
+        output: str | Mapping[str, str],
+        version: str = VERSION,
+        timers: bool = False,
+        ttl: str | None = None,
+        initial: Mapping[str, Any] | None = None,
+    ) -> PipelineBuilder:
+        """A stream that keeps state by key: `function(keys, rows, state)` gives state and output.
+
+        It is called for all keys of a partition that have rows or, with *timers*, are due. With a
+        *ttl* (`"1 hour"`) the state of a key is forgotten so long after its latest row. *initial*
+        is the state of a key that has none; otherwise that is null.
+        """
+        called = f"stream {name}"
+        self._check_inputs(called, inputs)
+        read = self._columns(name, state, "the state of")
+        names = [each.name.lower() for each in read]
+        python = KeyedFunction(
+            _code(function, version),
+            tuple(inputs),
+            tuple([keys] if isinstance(keys, str) else keys),
+            read,
+            self._columns(name, output, "the output of"),
+            timers,
+            None if ttl is None else self._length(called, ttl),
+            tuple((initial or {}).items()),
+        )
+        if not python.keys:
+            raise bad_at("it has no keys", called, NOWHERE, "A constant column is one, too")
+        for each in read:
+            if each.name.startswith("_"):
+                message = f"the column {each.name!r} of the state is reserved for Lamina"
+                raise bad_at(message, called, NOWHERE, "Give it another name")
+        for key in python.keys:
+            if key.lower() in names:
+                message = f"{key!r} is a key, and a column of the state"
+                raise bad_at(message, called, NOWHERE, "Leave it out of the state")
+        for column, _ in python.initial:
+            if column.lower() not in names:
+                raise bad_at(f"initial has {column!r}, the state has not", called, NOWHERE)
+        if timers and ttl is not None:
+            advice = "A function with timers says itself which keys are gone"
+            raise bad_at("timers and a ttl exclude each other", called, NOWHERE, advice)
+        self._found.add(Stream(name, "", python=python))
+        return self
+
     def function(
         self,
         name: str,
@@ -133,16 +187,19 @@ class PipelineBuilder:
         version: str,
     ) -> None:
         called = f"stream {name}"
-        if isinstance(inputs, str) or not inputs:
-            message = "a stream that is a function has a list of inputs"
-            raise bad_at(message, called, NOWHERE, 'Write inputs=["trades"]')
-        if len({each.lower() for each in inputs}) < len(inputs):
-            raise bad_at("an input is given twice", called, NOWHERE)
+        self._check_inputs(called, inputs)
         if emit is not None:
             message = "a function of rows has nothing to wait for: leave out emit"
             raise bad_at(message, called, NOWHERE)
         python = FrameFunction(_code(function, version), tuple(inputs))
         self._found.add(Stream(name, "", python=python))
+
+    def _check_inputs(self, called: str, inputs: Sequence[str]) -> None:
+        if isinstance(inputs, str) or not inputs:
+            message = "a stream that is a function has a list of inputs"
+            raise bad_at(message, called, NOWHERE, 'Write inputs=["trades"]')
+        if len({each.lower() for each in inputs}) < len(inputs):
+            raise bad_at("an input is given twice", called, NOWHERE)
 
     def _columns(
         self, name: str, columns: str | Mapping[str, str], what: str = "source"
@@ -162,12 +219,16 @@ class PipelineBuilder:
         file = f"source {name}"
         if known is None:
             raise bad_at(f"there is no column {column!r} to take event times from", file, NOWHERE)
-        number, _, unit = delay.strip().partition(" ")
+        return Watermark(known, self._length(file, delay))
+
+    def _length(self, file: str, text: str) -> int:
+        """A length of time, in microseconds."""
+        number, _, unit = text.strip().partition(" ")
         microseconds = delay_us(number, unit)
         if microseconds is None:
             advice = f"A whole number and one of {', '.join(UNITS_US)}"
-            raise bad_at(f"{delay!r} is not a length of time", file, NOWHERE, advice)
-        return Watermark(known, microseconds)
+            raise bad_at(f"{text!r} is not a length of time", file, NOWHERE, advice)
+        return microseconds
 
     def _options(self, name: str, options: Options | None) -> dict[str, Option]:
         found: dict[str, Option] = {}

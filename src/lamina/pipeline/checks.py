@@ -16,6 +16,7 @@ from lamina.pipeline.expressions import Words
 from lamina.pipeline.keys import Names, read_keys
 from lamina.pipeline.model import DeclaredSink, DeclaredSource, Emit, Pipeline, Stream
 from lamina.pipeline.nesting import Origin, column_of, item_of, nests, origins, time_of
+from lamina.pipeline.python_checks import NO_WATERMARK, check_python
 from lamina.pipeline.ranks import ADVICE as ADVICE_ON_RANKS
 from lamina.pipeline.ranks import Ranked
 from lamina.pipeline.select import Select, read_select
@@ -30,7 +31,6 @@ from lamina.pipeline.updates import (
 )
 from lamina.pipeline.windows import arguments
 
-_NO_WATERMARK = "Give the source a WATERMARK column DELAY OF INTERVAL n unit"
 _PADDED = re.compile(r"(?i)\b(var)?char\s*\(")
 TOP_MAX = 10_000
 """Rows of a key that may be kept: they are one value of the state, written as a whole (R10)."""
@@ -204,6 +204,9 @@ class _Checks:
         script, table = shape.select.script, shape.select.table
         self._check_overs(shape.select)
         changing = self._changing_input(stream.name)
+        if stream.python is not None:
+            updating = self._updating_input(stream.name)
+            check_python(stream, updating, changing, self._sources_of(stream.name), self._bad)
         if changing is not None and shape.is_aggregate:
             check_over_changes(shape, changing)
         if not shape.is_aggregate:
@@ -260,21 +263,6 @@ class _Checks:
     def _check_where(self, shape: Shape) -> None:
         """Rows of an updating stream are all passed on, or none of a key."""
         select, updating = shape.select, self._updating_input(shape.stream.name)
-        if updating is not None and select.is_python:
-            raise self._bad(
-                f"a Python function over the updating stream {updating!r}: which of its rows "
-                "replaces which cannot be told",
-                shape.stream,
-                f"Let {updating!r} EMIT ON WINDOW CLOSE, or read what it reads",
-            )
-        changing = self._changing_input(shape.stream.name)
-        if changing is not None and select.is_python:
-            raise self._bad(
-                f"a Python function over the changes of {changing!r}: whether it gives the same "
-                "rows again cannot be told",
-                shape.stream,
-                f"Let it read what {changing!r} reads",
-            )
         if updating is not None and len(select.reads) > 1:
             raise select.script.bad(
                 f"UNION ALL over the updating stream {updating!r}: rows of one part could replace "
@@ -313,7 +301,7 @@ class _Checks:
                 raise script.bad(
                     f"a window over {source.name!r}, which has no watermark: it would never close",
                     at,
-                    _NO_WATERMARK,
+                    NO_WATERMARK,
                 )
         self._check_time(shape)
         if emit is None:

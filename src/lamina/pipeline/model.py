@@ -128,6 +128,38 @@ class FrameFunction:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyedFunction:
+    """A stream that is a function of rows and state, called for keys (engine/user_steps.py)."""
+
+    code: Code
+    inputs: tuple[str, ...]
+    keys: tuple[str, ...]  # columns of the inputs
+    state: tuple[Column, ...]
+    output: tuple[Column, ...]
+    has_timers: bool = False
+    ttl_us: int | None = None  # after the latest row of a key its state is kept this long
+    initial: tuple[tuple[str, Any], ...] = ()  # columns of the state of a key that has none
+
+    def definition(self) -> Json:
+        return [
+            "keyed",
+            self.code.definition(),
+            [name.lower() for name in self.inputs],
+            [name.lower() for name in self.keys],
+            [column.definition() for column in self.state],
+            [column.definition() for column in self.output],
+            self.has_timers,
+            self.ttl_us,
+            [[name.lower(), repr(value)] for name, value in self.initial],
+        ]
+
+    @property
+    def follows_time(self) -> bool:
+        """Whether the watermark calls it, or takes its state away."""
+        return self.has_timers or self.ttl_us is not None
+
+
+@dataclass(frozen=True, slots=True)
 class DeclaredFunction:
     """A function that SELECTs can call: of each row, or of Arrow arrays of rows."""
 
@@ -156,7 +188,7 @@ class Stream:
     top: int | None = None  # of rows that it ranks: how many are kept, if what reads it says so
     whole: bool = False  # its window functions are over closed windows (whole_windows.py)
     union: tuple[str, ...] = ()  # the blocks that it puts together; then its text is all of them
-    python: FrameFunction | None = None  # then it has no SELECT
+    python: FrameFunction | KeyedFunction | None = None  # then it has no SELECT
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,18 +22,20 @@ from lamina.engine.plans import EnginePlan, StreamPlan
 from lamina.engine.ports import Change, Output
 from lamina.engine.steps import Merges
 from lamina.engine.task_state import ROWS
+from lamina.engine.timers import with_timers
 from lamina.format.canonical import Json
 from lamina.format.manifest import pipeline_hash
 from lamina.pipeline.blocks import keeps_state
 from lamina.pipeline.compile import compile_select
 from lamina.pipeline.compile_rows import named_table
 from lamina.pipeline.digests import digests_of, hash_of, words_of
-from lamina.pipeline.model import DeclaredSource, Emit, Pipeline, Stream
+from lamina.pipeline.model import DeclaredSource, Emit, FrameFunction, Pipeline, Stream
 from lamina.pipeline.plans import Aggregation, Stateless
 from lamina.pipeline.select import Select, block_name, read_select
 from lamina.pipeline.tokens import bad_at
 from lamina.pipeline.variables import filled
 from lamina.spark.compiling_frames import compile_frames
+from lamina.spark.compiling_keyed import compile_keyed
 from lamina.spark.frames import view
 from lamina.spark.internals import arrow_schema, empty_frame, is_aggregate
 from lamina.spark.known import Known, change_of, output_of, times_of
@@ -159,7 +161,7 @@ class _Compiler:
         if block.operator is not None:
             operator = replace(block.operator, definition=pipeline_hash(meaning))
             block = replace(block, operator=operator)
-            operators = {block.name: operator}
+            operators = with_timers(block.name, operator)
         self.streams[block.name] = block
         is_whole = block.name == stream.name
         self.plans.append(
@@ -242,9 +244,13 @@ def _compile(
     """The stream, after the blocks that only it needs."""
     select = read_select(stream, file)
     try:
-        if stream.python is not None:
+        if isinstance(stream.python, FrameFunction):
             return [compile_frames(spark, stream, reading, [each.schema for each in inputs])]
-        given = empty_frame(spark, _together(spark, stream, inputs, file))
+        every = _together(spark, stream, inputs, file)
+        if stream.python is not None:
+            times = frozenset.intersection(*(each.times for each in inputs))
+            return [compile_keyed(spark, stream, reading, every, times)]
+        given = empty_frame(spark, every)
         with view(given, f"check of {stream.name}") as name:
             rows_of = filled(f"{name}{named_table(select)}", stream.variables)
 

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from lamina.engine.code import line_of_error
 from lamina.errors import BadPipeline, LaminaError
-from lamina.pipeline.model import Stream
+from lamina.pipeline.model import FrameFunction, Stream
 from lamina.spark.plan_checks import check_frames
 
 
@@ -32,7 +32,7 @@ class FramePlan:
 
     @classmethod
     def of(cls, stream: Stream) -> FramePlan:
-        assert stream.python is not None
+        assert isinstance(stream.python, FrameFunction)
         assert stream.python.code.made is not None, "a file has no such streams"
         return cls(stream.name, stream.python.code.made)
 

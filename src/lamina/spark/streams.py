@@ -67,12 +67,21 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyedPlan:
+    """A keyed function: rows go to the owner of their key as they are."""
+
+    keys: tuple[str, ...]
+    rows: tuple[str, ...]  # all columns of what it reads
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SparkStream:
     """A stream as a runner needs it: the plan, and the schemas on the way."""
 
     name: str
     reading: Reading
-    plan: Stateless | Aggregation | FramePlan
+    plan: Stateless | Aggregation | FramePlan | KeyedPlan
     output: StructType
     arrow_output: bytes
     schemas: Mapping[str, StructType] = field(default_factory=dict)  # of its inputs
@@ -90,12 +99,16 @@ class SparkStream:
 
     @property
     def keys(self) -> tuple[str, ...]:
+        if isinstance(self.plan, KeyedPlan):
+            return self.plan.keys
         assert isinstance(self.plan, Aggregation)
         return self.plan.keys or (ALL,)
 
     @property
     def meanings(self) -> tuple[str, ...]:
         """What each column of the state holds, keys first."""
+        if isinstance(self.plan, KeyedPlan):
+            return tuple(self.state.names if self.state is not None else ())
         assert isinstance(self.plan, Aggregation)
         return self.plan.meanings if self.plan.keys else ("all rows", *self.plan.meanings)
 
@@ -107,12 +120,16 @@ class SparkStream:
 
     @property
     def columns(self) -> tuple[str, ...] | None:
-        """What of the state is the output, column by column, if it is nothing else."""
+        """What of the state's rows is the output, column by column, if it is nothing else."""
+        if isinstance(self.plan, KeyedPlan):
+            return self.plan.outputs
         return self.plan.columns if isinstance(self.plan, Aggregation) else None
 
     @property
     def partial_columns(self) -> list[str]:
-        """As `partial` gives them."""
+        """As `placed` gives them."""
+        if isinstance(self.plan, KeyedPlan):
+            return list(self.plan.rows)
         assert self.state is not None
         rows = [ROWS] if isinstance(self.plan, Aggregation) and self.plan.time is not None else []
         return [*self.state.names, *rows, *([TAKEN_BACK] if self.changing else [])]
@@ -144,7 +161,9 @@ class SparkStream:
         self, views: Views, partitions: int, *, of_rows: bool = False, taken_back: Views
     ) -> str:
         """The partials of all rows, or of each, on the owner of their key (R8)."""
-        hint = f"/*+ REPARTITION({partitions}, {', '.join(self.keys)}) */"
+        hint = f"/*+ REPARTITION({partitions}, {', '.join(map(quoted, self.keys))}) */"
+        if isinstance(self.plan, KeyedPlan):
+            return f"SELECT {hint} * FROM {self.reading.sql(views)}"
         text = self.rows(views) if of_rows else self.partial(views)
         if self.changing:
             text = self._signed(text, self.partial(taken_back))

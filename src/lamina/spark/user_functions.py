@@ -20,7 +20,8 @@ from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 from lamina.connectors.file_frames import ddl
 from lamina.engine.code import find_code, folder_of, line_of_error
 from lamina.errors import Refused
-from lamina.pipeline.model import DeclaredFunction, Pipeline
+from lamina.pipeline.checks import RESERVED
+from lamina.pipeline.model import Column, DeclaredFunction, Pipeline
 from lamina.pipeline.select import quoted
 from lamina.pipeline.tokens import bad_at
 from lamina.spark.internals import arrow_schema, is_built_in
@@ -57,10 +58,14 @@ def _register(spark: SparkSession, function: DeclaredFunction, file: str) -> Non
         made = arrow_udf(task, returned.schema[0].dataType, ArrowUDFType.SCALAR)
     inner = f"lamina_{function.name}"
     spark.udf.register(inner, made)
-    names = ", ".join(quoted(each.name) for each in function.parameters)
+    # Names of our own: Spark takes a parameter that is called `user` for its function of that name.
+    parameters = [
+        Column(f"{RESERVED}_{number}", each.type) for number, each in enumerate(function.parameters)
+    ]
+    names = ", ".join(each.name for each in parameters)
     spark.sql(
         f"CREATE OR REPLACE TEMPORARY FUNCTION {quoted(function.name)} "
-        f"({ddl(function.parameters)}) RETURNS {function.returns} RETURN {quoted(inner)}({names})"
+        f"({ddl(parameters)}) RETURNS {function.returns} RETURN {quoted(inner)}({names})"
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from lamina.errors import BadPipeline
@@ -24,6 +26,11 @@ SELECT = """
 """
 ENVIRONMENT = {"DIR": "/data"}
 DDL = "symbol STRING, price DECIMAL(12,2), `event time` TIMESTAMP"
+
+
+def keyed(**more: object) -> PipelineBuilder:
+    wanted: dict[str, Any] = {"inputs": ["trades"], "keys": ["symbol"], "state": "n INT"}
+    return builder().keyed("s", _same, **{**wanted, "output": "n INT", **more})
 
 
 def _same(given: object) -> object:
@@ -87,6 +94,14 @@ def test_columns_by_name_are_the_columns_of_a_text() -> None:
             lambda: builder().stream("s", _same, inputs=["t"], emit=Emit.ON_UPDATE),
             "nothing to wait for",
         ),
+        (lambda: keyed(inputs=[]), "a list of inputs"),
+        (lambda: keyed(keys=[]), "it has no keys"),
+        (lambda: keyed(state="_n INT"), "'_n' of the state is reserved"),
+        (lambda: keyed(keys=["N"]), "'N' is a key, and a column of the state"),
+        (lambda: keyed(initial={"m": 1}), "initial has 'm', the state has not"),
+        (lambda: keyed(ttl="soon"), "'soon' is not a length of time"),
+        (lambda: keyed(ttl="1 hour", timers=True), "exclude each other"),
+        (lambda: keyed(output="n"), "the type of 'n' is missing"),
         (lambda: builder().function("f", _same, "", "INT"), "the name of a column"),
         (
             lambda: builder().function("f", _same, "a INT", "INT").function("F", _same, "a", "b"),
@@ -138,3 +153,22 @@ def test_a_function_cannot_read_what_emits_on_update() -> None:
     )
     with pytest.raises(BadPipeline, match="over the updating stream 'sums'"):
         check_pipeline(made.build())
+
+
+@pytest.mark.parametrize("more", [{"timers": True}, {"ttl": "1 hour"}])
+def test_what_follows_time_needs_a_watermark(more: dict[str, object]) -> None:
+    for marked in (("event time", "5 seconds"), None):
+        made = (
+            PipelineBuilder()
+            .source("trades", DDL, "json", {"path": "in"}, watermark=marked)
+            .keyed(
+                "s", _same, inputs=["trades"], keys="symbol", state="n INT", output="n INT", **more
+            )  # type: ignore[arg-type]
+            .sink("out", "s", "parquet", {"path": "out"})
+            .build()
+        )
+        if marked:
+            check_pipeline(made)
+        else:
+            with pytest.raises(BadPipeline, match="which has no watermark"):
+                check_pipeline(made)

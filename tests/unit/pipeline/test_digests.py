@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -97,3 +98,24 @@ def test_the_version_of_a_function_of_frames_is_part_of_its_stream() -> None:
     assert built(other, "1")["s"] == built(other, "1")["s"]
     assert built(other, "1")["s"] != built(other, "2")["s"]
     assert built(other, "1")["s"] != built(lambda frame: frame, "1")["s"]
+
+
+def test_all_that_a_keyed_function_is_declared_with_is_part_of_its_stream() -> None:
+    def built(**more: Any) -> str:
+        wanted = {"inputs": ["t"], "keys": ["v"], "state": "n INT", "output": "n INT", **more}
+        builder = PipelineBuilder().source("t", "v INT", "json", {"path": "in"})
+        return digests(builder.keyed("s", parsed, **wanted).build())["s"]
+
+    others = [
+        built(version="2"),
+        built(state="n BIGINT"),
+        built(output="m INT"),
+        built(timers=True),
+        built(ttl="1 hour"),
+        built(ttl="2 hours"),
+        built(initial={"n": 1}),
+        built(initial={"n": 2}),
+        built(keys=["w"]),
+    ]
+    assert len({built(), *others}) == 10
+    assert built() == built(keys=["V"], state="N int")

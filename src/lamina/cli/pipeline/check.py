@@ -99,7 +99,7 @@ def _stream(stream: Shape) -> Iterator[str]:
     yield f"stream {stream['name']}: {what}{stream['kind']}, reads {stream['reads']}"
     if stream["kind"] == "distinct":
         yield "  keys       all columns: every different row is kept"
-    if stream["kind"] in ("aggregate", "first rows"):
+    if stream["kind"] in ("aggregate", "first rows", "keyed function"):
         yield f"  keys       {', '.join(stream['keys']) or 'none: one group'}"
         yield f"  window     {stream['window'] or 'none'}"
     if stream["kept"]:
