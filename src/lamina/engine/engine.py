@@ -13,7 +13,6 @@ done: whatever instruction the process is killed at.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -22,12 +21,10 @@ from lamina.checkpoint.saving import PipelineFacts
 from lamina.clock import Clock, new_writer_id
 from lamina.engine.backoff import Backoff
 from lamina.engine.model import (
-    Input,
     Offset,
     OperatorWork,
     Seen,
     SourceRange,
-    StagedRows,
     StreamResult,
     StreamWork,
     TaskResult,
@@ -38,13 +35,14 @@ from lamina.engine.planning import (
     ahead_of,
     applied_of,
     check_not_drained,
+    input_of,
     parts_of,
     plan_epoch,
 )
 from lamina.engine.plans import EnginePlan, EngineSettings, EpochReport, FailPoint, StreamPlan
 from lamina.engine.ports import Runner, Sink, Source
 from lamina.engine.publishing import Publisher, open_publisher
-from lamina.engine.records import offsets_after, report_of, staged_for
+from lamina.engine.records import has_late, offsets_after, report_of, staged_for
 from lamina.engine.saves import Saves
 from lamina.engine.spelling import respelled
 from lamina.engine.states import States
@@ -53,6 +51,7 @@ from lamina.format.commit import CommitRecord, Point
 from lamina.ids import CheckpointId, fold
 from lamina.recovery.manager import Recovered
 from lamina.recovery.state import RecoveryReport
+from lamina.state.scanning import highest
 from lamina.workspace.base import Workspace
 
 __all__ = ["Engine", "EnginePlan", "EngineSettings", "EpochReport", "FailPoint", "StreamPlan"]
@@ -280,14 +279,14 @@ class Engine:
         for stream in self._plan.streams:
             work = self._work(stream, plan, results)
             self._fail_point(f"before {stream.name}")
-            results[stream.name] = self._runner.run(work)
+            has_rows = not stream.late_of or has_late(results[stream.late_of])
+            results[stream.name] = self._runner.run(work) if has_rows else StreamResult(())
             self._fail_point(f"after {stream.name}")
         return results
 
     def _work(
         self, stream: StreamPlan, plan: EpochPlan, results: Mapping[str, StreamResult]
     ) -> StreamWork:
-        lateness = self._applied if self._plan.follows_windows(stream) else plan.watermarks
         return StreamWork(
             stream=stream.name,
             epoch=plan.epoch,
@@ -295,18 +294,24 @@ class Engine:
             run_id=self._run_id,
             space=self._task_space,
             partitions=self._settings.partitions,
-            inputs=tuple(_input(name, plan, results) for name in stream.inputs),
+            inputs=tuple(input_of(name, plan, results) for name in stream.inputs),
             operators=tuple(
                 OperatorWork(name, self._states.plan(name), self._states.refs(name))
                 for name in stream.operators
             ),
-            late_floor=lateness.floor_of(stream.sources),
-            floor=plan.watermarks.floor_of(stream.sources),
+            late_floor=self._late_floor(self._plan.lateness_of(stream), plan),
+            floor=plan.watermarks.floor_of(stream.sources, stream.lateness_us),
             saved_epoch=self._saves.base_epoch,
             latest_max_us=self._watermarks.latest_max(
                 stream.inputs, self._plan.delays_us, self._settings.max_ahead_us
             ),
         )
+
+    def _late_floor(self, stream: StreamPlan, plan: EpochPlan) -> int | None:
+        """What is older is late, on every partition alike: also what one of them has closed."""
+        marks = self._applied if self._plan.follows_windows(stream) else plan.watermarks
+        floors = [self._states.operators[name].floor for name in stream.operators]
+        return highest([marks.floor_of(stream.sources, stream.lateness_us), *floors])
 
     # decide
 
@@ -390,11 +395,3 @@ class Engine:
         self._fail_point("before publish")
         self._publisher.drive()
         self._fail_point("after publish")
-
-
-def _input(name: str, plan: EpochPlan, results: Mapping[str, StreamResult]) -> Input:
-    """What a stream reads of a source, or of a stream that has run in this epoch."""
-    if name in plan.ranges:
-        return replace(plan.ranges[name], learned=None)  # tasks do not need it
-    tasks = results[name].tasks
-    return StagedRows(name, tuple(file.path for task in tasks for file in task.staged))

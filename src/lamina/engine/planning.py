@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from lamina.engine.model import Offset, Seen, SourceRange
+from lamina.engine.model import Input, Offset, Seen, SourceRange, StagedRows, StreamResult
 from lamina.errors import Refused
 from lamina.format.manifest_model import CONNECTOR_TYPE, ConnectorCheckpoint
 
@@ -51,10 +51,15 @@ class Watermarks:
             return None
         return min(time for time in known if time is not None)
 
-    def floor_of(self, sources: frozenset[str]) -> int | None:
-        """What is not late begins here: late is a window that ends at the watermark or before."""
+    def floor_of(self, sources: frozenset[str], lateness_us: int = 0) -> int | None:
+        """What is not late begins here: late is a window that ends at the watermark or before.
+
+        With a lateness, that much before; not if nothing more is to come.
+        """
         watermark = self.of(sources)
-        return None if watermark is None else watermark + 1
+        if watermark is None or watermark in DRAINED:
+            return None if watermark is None else watermark + 1
+        return watermark - lateness_us + 1
 
     def latest_max(
         self, sources: Iterable[str], delays_us: Mapping[str, int], max_ahead_us: int | None
@@ -241,3 +246,11 @@ def plan_epoch(
         return plan
     ended = committed.ended(drain)
     return EpochPlan(epoch, ranges, ended) if ended != committed else None
+
+
+def input_of(name: str, plan: EpochPlan, results: Mapping[str, StreamResult]) -> Input:
+    """What a stream reads of a source, or of a stream that has run in this epoch."""
+    if name in plan.ranges:
+        return replace(plan.ranges[name], learned=None)  # tasks do not need it
+    tasks = results[name].tasks
+    return StagedRows(name, tuple(file.path for task in tasks for file in task.staged))

@@ -22,6 +22,8 @@ class StreamPlan:
     operators: Mapping[str, OperatorPlan] = field(default_factory=dict)
     output: Output = field(default_factory=Output)
     block_of: str = ""  # the stream that a person has written, if this is a block of it
+    late_of: str = ""  # the stream whose late rows it has: it runs when there are some
+    lateness_us: int = 0  # its watermark is this much before that of its sources
     is_counted: bool = True  # no: its late rows are those that another block counts
 
     @property
@@ -72,6 +74,10 @@ class EnginePlan:
     def windowed_sources(self) -> frozenset[str]:
         """What streams have windows over."""
         return frozenset(s for each in self.streams if each.has_window for s in each.sources)
+
+    def lateness_of(self, stream: StreamPlan) -> StreamPlan:
+        """The stream that says what is late: itself, unless it has the late rows of another."""
+        return next((each for each in self.streams if each.name == stream.late_of), stream)
 
     def follows_windows(self, stream: StreamPlan) -> bool:
         """Whether it reads rows of windows that close by the same watermark, in the same epoch.

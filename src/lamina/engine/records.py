@@ -42,6 +42,11 @@ def staged_for(
     )
 
 
+def has_late(result: StreamResult) -> bool:
+    """Whether rows were left out because their window has closed."""
+    return any(task.late for task in result.tasks)
+
+
 def report_of(
     plan: EpochPlan,
     commit: CommitRecord,

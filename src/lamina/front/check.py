@@ -131,6 +131,8 @@ def _stream(pipeline: Pipeline, name: str, file: str) -> Shape:
     aggregate = keeps_state(select)
     emit = stream.emit or (Emit.ON_UPDATE if aggregate else None)
     said = "every new row, once" if select.distinct else emit.value if emit else ""
+    if stream.late_of:
+        said = f"every row that is late for {stream.late_of}"
     return {
         "name": stream.name,
         "block_of": stream.block_of or None,

@@ -17,7 +17,8 @@ from lamina.pipeline.aggregates import has_aggregate
 from lamina.pipeline.emits import split_emit
 from lamina.pipeline.expressions import Words, after_dot, closing, sign
 from lamina.pipeline.keys import Names, read_keys
-from lamina.pipeline.model import NOWHERE, START, Emit, Stream
+from lamina.pipeline.lateness import split_lateness
+from lamina.pipeline.model import NOWHERE, START, Emit, Lateness, Stream
 from lamina.pipeline.ranks import limit_in
 from lamina.pipeline.select import Select, block_name, read_select
 from lamina.pipeline.tokens import Script, read_script
@@ -61,7 +62,7 @@ class _Query:
         """This query as blocks: the last one has its name."""
         script = self._script()
         scope, words = dict(self.stream.scope), script.words
-        if self.depth > _DEPTH_MAX:
+        if self.depth == 0 and _depth(words) > _DEPTH_MAX:
             raise script.bad(f"more than {_DEPTH_MAX} queries inside of each other", 0)
         if sign(words, 0) == "WITH":
             for name, inner, rest in self._with(script, words):
@@ -126,9 +127,10 @@ class _Query:
     ) -> Iterator[Stream]:
         if not words or sign(words, 0) not in ("SELECT", "WITH", "("):
             raise script.bad("a SELECT is expected in the brackets", words[0] if words else 0)
+        words, late = split_lateness(script, words)
         words, emit = split_emit(script, words)
         called = name if is_named else block_name(self.stream.name, name)
-        query = replace(self._cut(script, called, words, scope), emit=emit)
+        query = replace(self._cut(script, called, words, scope), emit=emit, late=late)
         yield from _Query(query, self.file, self.depth + 1).blocks()
 
     def _union(
@@ -152,7 +154,21 @@ class _Query:
             NOWHERE if stream.place == NOWHERE else script.place(words[0].start),
             block_of=stream.block_of if is_whole else stream.block_of or stream.name,
             scope=tuple(scope.items()),
+            late=stream.late if is_whole else Lateness(),
         )
+
+
+def _depth(words: Words) -> int:
+    """How many queries are inside of each other, at most."""
+    opened, inside, deepest = list[bool](), 0, 0
+    for index, word in enumerate(words):
+        if word.upper in ("(", "[", "{"):
+            opened.append(sign(words, index + 1) in ("SELECT", "WITH"))
+            inside += opened[-1]
+            deepest = max(deepest, inside)
+        elif word.upper in (")", "]", "}"):
+            inside -= opened.pop()
+    return deepest
 
 
 def _without_brackets(words: Words) -> Words:
@@ -219,6 +235,7 @@ def _with_emits(blocks: list[Stream], file: str) -> list[Stream]:
     one, with each change.
     """
     emits = {block.name: block.emit for block in blocks}
+    lates = {block.name: block.late for block in blocks}
     selects = {block.name: read_select(block, file) for block in blocks}
     for block in reversed(blocks):
         select, emit = selects[block.name], emits[block.name]
@@ -228,11 +245,13 @@ def _with_emits(blocks: list[Stream], file: str) -> list[Stream]:
         for name in inside:
             emits[name] = emits[name] or emit
         emits[block.name] = None if inside else emit
+        if len(inside) == 1 and lates[inside[0]] == Lateness():
+            lates[inside[0]], lates[block.name] = lates[block.name], Lateness()
     for block in blocks:
         select = selects[block.name]
         if emits[block.name] is None and keeps_state(select) and block.block_of:
             emits[block.name] = _usual(select, feeds_groups=_feeds_groups(block.name, selects))
-    return [replace(block, emit=emits[block.name]) for block in blocks]
+    return [replace(each, emit=emits[each.name], late=lates[each.name]) for each in blocks]
 
 
 def _has_groups(name: str, selects: Mapping[str, Select]) -> bool:

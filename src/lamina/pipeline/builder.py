@@ -18,6 +18,7 @@ from lamina.pipeline.model import (
     Emit,
     FrameFunction,
     KeyedFunction,
+    Lateness,
     Option,
     Pipeline,
     Stream,
@@ -67,12 +68,20 @@ class PipelineBuilder:
         emit: Emit | None = None,
         inputs: Sequence[str] = (),
         version: str = VERSION,
+        allow_lateness: str = "",
+        late_rows_to: str = "",
     ) -> PipelineBuilder:
         """One SELECT over a source or a stream, without its EMIT.
+
+        Its windows stay open for *allow_lateness*, as `"1 hour"`, longer than the watermark says;
+        what is later still becomes the stream *late_rows_to*.
 
         Or a function of DataFrames, one for each of *inputs*, that gives a DataFrame: row by row,
         because an epoch is cut anywhere. A new *version* says that it computes something else.
         """
+        if callable(select) and (allow_lateness or late_rows_to):
+            message = "a function of DataFrames has no windows, so nothing is late for it"
+            raise bad_at(message, f"stream {name}", NOWHERE)
         if callable(select):
             self._function_stream(name, select, emit, inputs, version)
             return self
@@ -88,7 +97,9 @@ class PipelineBuilder:
         if not text.upper().startswith(("SELECT", "WITH", "(")):
             raise script.bad("a SELECT is expected", 0)
         variables = used(script, script.words, self._environment)
-        self._found.add(Stream(name, text, emit, variables))
+        wait = self._length(f"stream {name}", allow_lateness) if allow_lateness else 0
+        late = Lateness(wait, late_rows_to)
+        self._found.add(Stream(name, text, emit, variables, late=late))
         return self
 
     def keyed(

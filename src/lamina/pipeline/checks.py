@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import re
 from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
 from itertools import chain
 from posixpath import normpath
 
 from lamina.errors import BadPipeline
-from lamina.pipeline.blocks import calls_aggregate, keeps_state
+from lamina.pipeline.blocks import keeps_state
 from lamina.pipeline.expressions import Words
 from lamina.pipeline.keys import Names, read_keys
+from lamina.pipeline.lateness import check_lateness
 from lamina.pipeline.model import DeclaredSink, DeclaredSource, Emit, Pipeline, Stream
 from lamina.pipeline.nesting import Origin, column_of, item_of, nests, origins, time_of
 from lamina.pipeline.python_checks import NO_WATERMARK, check_python
-from lamina.pipeline.ranks import ADVICE as ADVICE_ON_RANKS
-from lamina.pipeline.ranks import Ranked
+from lamina.pipeline.rank_checks import check_overs, check_ranked
 from lamina.pipeline.select import Select, read_select
 from lamina.pipeline.shapes import Shape, check_key_types
 from lamina.pipeline.tokens import bad_at, did_you_mean
@@ -32,8 +33,6 @@ from lamina.pipeline.updates import (
 from lamina.pipeline.windows import arguments
 
 _PADDED = re.compile(r"(?i)\b(var)?char\s*\(")
-TOP_MAX = 10_000
-"""Rows of a key that may be kept: they are one value of the state, written as a whole (R10)."""
 RESERVED = "_lamina"
 """How names of columns that are not the user's begin."""
 _EVENT_TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
@@ -56,18 +55,19 @@ def check_pipeline(pipeline: Pipeline, *, file: str = "pipeline") -> None:
 def order(pipeline: Pipeline, *, file: str = "pipeline") -> tuple[str, ...]:
     """The names of the streams, each after those that it reads; otherwise as they were written."""
     checks, written = _Checks(pipeline, file), list(pipeline.streams)
-    graph = TopologicalSorter({name: checks.input_streams(name) for name in written})
+    graph = TopologicalSorter({name: checks.needed(name) for name in written})
     try:
         graph.prepare()
     except CycleError as error:
         circle = [str(name) for name in error.args[1][:0:-1]]  # each reads the next
         first = circle.index(min(circle, key=written.index))
         raise checks.circle(circle[first:] + circle[:first]) from None
-    done, ready = list[str](), list[str]()
+    place = {name: number for number, name in enumerate(written)}
+    done, ready = list[str](), list[int]()
     while graph.is_active():
-        ready += graph.get_ready()
-        done.append(min(ready, key=written.index))
-        ready.remove(done[-1])
+        for name in graph.get_ready():
+            heappush(ready, place[name])
+        done.append(written[heappop(ready)])
         graph.done(done[-1])
     return tuple(done)
 
@@ -160,6 +160,11 @@ class _Checks:
     def columns(self, name: str) -> tuple[str, ...]:
         return tuple(column.name.lower() for column in self._pipeline.sources[name].columns)
 
+    def needed(self, name: str) -> tuple[str, ...]:
+        """What runs before it: the streams that it reads, and the one whose late rows it has."""
+        late_of = self._pipeline.streams[name].late_of
+        return (*self.input_streams(name), *((late_of,) if late_of else ()))
+
     def input_streams(self, name: str) -> tuple[str, ...]:
         """The streams that a stream reads."""
         return tuple(each for each in self.inputs(name) if each in self._pipeline.streams)
@@ -202,7 +207,8 @@ class _Checks:
     def stream(self, stream: Stream) -> None:
         shape = self._shapes[stream.name]
         script, table = shape.select.script, shape.select.table
-        self._check_overs(shape.select)
+        check_overs(shape.select)
+        check_lateness(shape.select, stream, has_window=shape.has_window)
         changing = self._changing_input(stream.name)
         if stream.python is not None:
             updating = self._updating_input(stream.name)
@@ -230,35 +236,13 @@ class _Checks:
                 raise script.bad(f"{said} with SELECT DISTINCT", shape.select.distinct, advice)
             return
         if shape.select.ranked is not None:
-            self._check_ranked(shape, shape.select.ranked)
+            check_ranked(shape.select, shape.select.ranked, stream.top)
         self._check_emit(shape)
         if shape.is_updating and shape.select.having:
             message = "HAVING with EMIT ON UPDATE: the last row of a group that no longer meets it"
             at = shape.select.having[0]
             raise script.bad(f"{message} would stay the newest", at, ADVICE)
         self._check_key_types(shape)
-
-    def _check_overs(self, select: Select) -> None:
-        """Window functions are over whole windows, or rank rows that are kept."""
-        if not select.overs or select.is_whole or select.ranked is not None:
-            return
-        if select.not_ranked is not None:
-            raise select.not_ranked
-        message = "row_number() inside an expression"
-        raise select.script.bad(message, select.overs[0].at, ADVICE_ON_RANKS)
-
-    def _check_ranked(self, shape: Shape, ranked: Ranked) -> None:
-        script, select = shape.select.script, shape.select
-        if select.keys or select.having or calls_aggregate(select):
-            message = "row_number() beside GROUP BY or aggregates"
-            raise script.bad(message, ranked.at, "Group in a subquery: FROM (SELECT ... GROUP BY)")
-        limit = shape.stream.top if ranked.limit is None else ranked.limit
-        if limit is None:
-            message = "row_number() without a limit would keep every row for ever"
-            raise script.bad(message, ranked.at, ADVICE_ON_RANKS)
-        if not 1 <= limit <= TOP_MAX:
-            message = f"row_number() <= {limit}: between 1 and {TOP_MAX} rows of a key can be kept"
-            raise script.bad(message, ranked.at)
 
     def _check_where(self, shape: Shape) -> None:
         """Rows of an updating stream are all passed on, or none of a key."""
@@ -304,12 +288,20 @@ class _Checks:
                     NO_WATERMARK,
                 )
         self._check_time(shape)
+        if self._is_late(shape.stream.name) and not shape.stream.late.allowed_us:
+            message = "a window over late rows: it has closed before any of them comes"
+            raise script.bad(message, at, "Write ALLOW LATENESS INTERVAL ..., or use no window")
         if emit is None:
             raise script.bad(
                 "a stream with a window says when its rows come out",
                 0,
                 "Write EMIT ON WINDOW CLOSE, EMIT ON UPDATE or EMIT CHANGES",
             )
+
+    def _is_late(self, name: str) -> bool:
+        """Whether rows come by way of a stream of late rows."""
+        inputs = self.input_streams(name)
+        return any(self._pipeline.streams[each].late_of or self._is_late(each) for each in inputs)
 
     def _check_time(self, shape: Shape) -> None:
         """What a window is over: the event time of its source, or the time of closed windows.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 
 from lamina.pipeline.aggregate_calls import WHICH, AggregateCalls, DistinctValues
 from lamina.pipeline.compile_rows import (
@@ -25,9 +26,17 @@ from lamina.pipeline.expressions import Words
 from lamina.pipeline.finals import Finals
 from lamina.pipeline.key_sets import MEANING, KeySets
 from lamina.pipeline.keys import Names, read_keys
-from lamina.pipeline.plans import Aggregation, DistinctPart, Stateless
-from lamina.pipeline.select import Select
-from lamina.pipeline.windows import window_meaning, window_text
+from lamina.pipeline.plans import FLOOR, Aggregation, DistinctPart, Stateless
+from lamina.pipeline.select import Select, quoted
+from lamina.pipeline.windows import (
+    WINDOW,
+    arguments,
+    cumulation,
+    is_cumulative,
+    slide_text,
+    window_meaning,
+    window_text,
+)
 
 _PLAIN = re.compile(r"\(*\s*([kp]\d+)(?:\.(start|end))?\s*\)*", re.IGNORECASE)
 
@@ -87,6 +96,10 @@ class _Compiler:
         self._names = Names(select.qualifier, self._columns)
         self._keys = read_keys(select, self._columns)
         self._window = self._find_window()
+        self._has_laterals = bool(select.laterals.text)
+        if self._is_cumulative():
+            made = select.laterals.text + cumulation(select.script, self._window_words())
+            self._select = replace(select, laterals=replace(select.laterals, text=made))
         self._sets = KeySets(select, self._keys, self._window)
         self._aggregates = AggregateCalls(
             select.script,
@@ -147,6 +160,27 @@ class _Compiler:
             counts_where=self._sets.counts_where,
             takes_back=self._over_changes,
             live=counted if self._keys else None,
+            late=self._late(),
+        )
+
+    def _late(self) -> Stateless | None:
+        """Rows with a window that has closed, each once: by the first of its windows to close."""
+        select = self._select
+        if self._window is None or self._has_laterals:
+            return None
+        words = self._window_words()
+        condition = f"unix_micros({WINDOW}.end) < {FLOOR}"
+        if (slide := slide_text(self._script, words)) is not None:
+            time = select.text(arguments(words)[0])
+            condition += f" AND {WINDOW}.end - INTERVAL {slide} <= ({time})"
+        columns = ", ".join(map(quoted, self._given))
+        windows = f"*, {window_text(self._script, words)} AS {WINDOW}"
+        if self._is_cumulative():
+            windows = "*"
+        named = quoted((select.alias or select.table).text)
+        return Stateless(
+            f"SELECT {columns} FROM (SELECT {windows} FROM ",  # noqa: S608  the user's own text
+            f"{after_table(select)}) AS {named} WHERE {condition}",
         )
 
     def _time(self) -> str | None:
@@ -193,11 +227,16 @@ class _Compiler:
     def _key_choices(
         self, outputs: list[str], names: list[str]
     ) -> tuple[frozenset[str], ...] | None:
-        """Outputs that are keys; of a window its start or its end says which one it is."""
+        """Outputs that are keys; of a window its start or its end says which one it is.
+
+        Of those that cumulate only the end does.
+        """
         count = len(self._keys) + len(self._sets.columns)
         found: list[set[str]] = [set() for _ in range(count)]
         for text, name in zip(outputs, names, strict=True):
             plain = _PLAIN.fullmatch(text)
+            if plain is not None and plain[2] == "start" and self._is_cumulative():
+                continue
             if plain is not None and plain[1].lower().startswith("k"):
                 found[int(plain[1][1:])].add(name)
         return tuple(map(frozenset, found)) if all(found) else None
@@ -237,6 +276,13 @@ class _Compiler:
         if len(found) > 1:
             raise self._script.bad("a stream has one window", self._select.keys[found[1]][0])
         return found[0] if found else None
+
+    def _window_words(self) -> Words:
+        assert self._window is not None
+        return self._keys[self._window].words
+
+    def _is_cumulative(self) -> bool:
+        return self._window is not None and is_cumulative(self._window_words())
 
     def _check_keys(self) -> None:
         for key, written in zip(self._keys, self._select.keys, strict=True):

@@ -9,6 +9,7 @@ from lamina.errors import BadName
 from lamina.format.names import check_name
 from lamina.ids import fold
 from lamina.pipeline.blocks import unfold
+from lamina.pipeline.lateness import late_rows_of
 from lamina.pipeline.model import (
     NOWHERE,
     Column,
@@ -84,6 +85,11 @@ class Definitions:
                     self._check(block.name, block.place, room=0, kinds=kinds)
                     kinds[block.name.lower()] = "block"
                 streams[block.name] = block
+                if block.late.rows_to:
+                    late = late_rows_of(block, file=self.file)
+                    self._check(late.name, late.place, room=0, kinds=kinds)
+                    kinds[late.name.lower()] = "stream of late rows"
+                    streams[late.name] = late
         return streams
 
     def _check_memories(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from lamina.format.canonical import Json, digest_of, sha256_hex
 from lamina.ids import fold
 from lamina.pipeline.expressions import calls
-from lamina.pipeline.model import DeclaredFunction, Pipeline, Stream
+from lamina.pipeline.model import DeclaredFunction, Lateness, Pipeline, Stream
 from lamina.pipeline.select import Select
 
 
@@ -25,6 +25,9 @@ def digests_of(pipeline: Pipeline, selects: Mapping[str, Json]) -> dict[str, str
     for stream in pipeline.streams.values():
         emit = None if stream.emit is None else stream.emit.value
         definitions[stream.name] = [selects[stream.name], emit]
+        if stream.late != Lateness() or stream.late_of:
+            late: Json = [stream.late.definition(), stream.late_of.lower()]
+            definitions[stream.name] = [selects[stream.name], emit, late]
     return {name: digest_of(definition) for name, definition in definitions.items()}
 
 

@@ -61,13 +61,29 @@ def sign(words: Words, index: int) -> str:
 
 def calls(words: Words) -> Iterator[tuple[int, int]]:
     """Every function call among *words*: where its name stands, and where its bracket closes."""
+    pairs = _brackets(words)
+    for opened, close in sorted(pairs.items()):
+        index = opened - 1
+        if index < 0 or not words[index].is_name or sign(words, opened) != "(":
+            continue
+        word = words[index]
+        if not word.is_quoted and word.upper in _INSIDE:
+            continue  # x IN (1, 2)
+        if word.upper in _QUANTIFIERS and sign(words, index - 1) in ("LIKE", "ILIKE"):
+            continue  # x LIKE ANY ('a%', 'b%')
+        yield index, close
+
+
+def _brackets(words: Words) -> dict[int, int]:
+    """Where brackets open, and where each closes."""
+    pairs: dict[int, int] = {}
+    opened: list[int] = []
     for index, word in enumerate(words):
-        if word.is_name and sign(words, index + 1) == "(":
-            if not word.is_quoted and word.upper in _INSIDE:
-                continue  # x IN (1, 2)
-            if word.upper in _QUANTIFIERS and sign(words, index - 1) in ("LIKE", "ILIKE"):
-                continue  # x LIKE ANY ('a%', 'b%')
-            yield index, closing(words, index + 1)
+        if word.upper in ("(", "[", "{"):
+            opened.append(index)
+        elif word.upper in (")", "]", "}") and opened:
+            pairs[opened.pop()] = index
+    return pairs
 
 
 def is_call(words: Words, index: int) -> bool:

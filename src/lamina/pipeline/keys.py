@@ -22,7 +22,7 @@ from lamina.pipeline.expressions import (
 from lamina.pipeline.select import Select
 from lamina.pipeline.tokens import Word, whole_number
 
-WINDOWS = ("WINDOW", "TUMBLE", "HOP")
+WINDOWS = ("WINDOW", "TUMBLE", "HOP", "CUMULATE")
 
 
 @dataclass(frozen=True, slots=True)

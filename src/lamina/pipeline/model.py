@@ -176,6 +176,17 @@ class DeclaredFunction:
 
 
 @dataclass(frozen=True, slots=True)
+class Lateness:
+    """What becomes of rows whose window has closed by the watermark of their source."""
+
+    allowed_us: int = 0  # windows stay open for this much longer
+    rows_to: str = ""  # the stream that has the rows that are later still
+
+    def definition(self) -> Json:
+        return [self.allowed_us, self.rows_to.lower()]
+
+
+@dataclass(frozen=True, slots=True)
 class Stream:
     name: str
     select: str  # the user's own text, with its variables
@@ -186,6 +197,8 @@ class Stream:
     """The stream that it is a block of: a WITH, a subquery, a part of a UNION (blocks.py)."""
     scope: tuple[tuple[str, str], ...] = ()  # names of WITH, in lower case, and their blocks
     top: int | None = None  # of rows that it ranks: how many are kept, if what reads it says so
+    late: Lateness = Lateness()
+    late_of: str = ""  # the stream whose late rows it has (lateness.py)
     whole: bool = False  # its window functions are over closed windows (whole_windows.py)
     union: tuple[str, ...] = ()  # the blocks that it puts together; then its text is all of them
     python: FrameFunction | KeyedFunction | None = None  # then it has no SELECT

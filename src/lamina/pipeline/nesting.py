@@ -10,19 +10,17 @@ late, always. It cannot be, if the time is
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from lamina.pipeline.blocks import keeps_state
 from lamina.pipeline.expressions import Words
-from lamina.pipeline.intervals import UNITS_US
+from lamina.pipeline.intervals import micros
 from lamina.pipeline.keys import Names
 from lamina.pipeline.select import Item, Select
 from lamina.pipeline.windows import lengths_of
 
-_PART = re.compile(r"\s*(\d+)\s*([A-Za-z]+)\s*")
 START, END = "start", "end"
 
 
@@ -42,7 +40,7 @@ class Lengths:
 def lengths(window: Words) -> Lengths | None:
     """The lengths of a window as it is written."""
     texts = lengths_of(window)
-    found = [_micros(text) for text in texts]
+    found = [micros(text) for text in texts]
     if not found or None in found[:2]:
         return None
     size = found[0] or 0
@@ -92,17 +90,6 @@ def time_of(words: Words) -> str | None:
 def name_of(item: Item) -> str | None:
     """The name of a column of a SELECT, in lower case, if it has one."""
     return item.alias.lower() if item.alias is not None else column_of(item.words)
-
-
-def _micros(text: str) -> int | None:
-    """'1 minute 30 seconds' in microseconds; None if it is anything else."""
-    found = _PART.findall(text)
-    if not found or "".join(_PART.split(text)[0::3]).strip():
-        return None
-    units = [UNITS_US.get(unit.upper().removesuffix("S")) for _, unit in found]
-    if None in units:
-        return None
-    return sum(int(n) * (u or 0) for (n, _), u in zip(found, units, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,10 @@ RANKS_MAX = 1 << 16
 """More rows than a list of the state has."""
 
 
+FLOOR = "_lamina_floor"
+"""The column with the time before which windows have closed, in microseconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stateless:
     """A stream that keeps nothing: its SELECT over one epoch's rows."""
@@ -82,6 +86,9 @@ class Aggregation:
     counts_where: str = ""
     """Which partials count the rows, if each row is in several: those of one set of keys."""
 
+    late: Stateless | None = None
+    """The rows of the input of which a window ends before `FLOOR`, a column that is added to it."""
+
     def filled(self, variables: Mapping[str, str]) -> Aggregation:
         """With the values of its variables, which may be secrets."""
         if not variables:
@@ -99,6 +106,7 @@ class Aggregation:
             of_rows=None if self.of_rows is None else filled(self.of_rows, variables),
             spread=(filled(self.spread[0], variables), filled(self.spread[1], variables)),
             distincts=tuple(each.filled(variables) for each in self.distincts),
+            late=None if self.late is None else self.late.filled(variables),
         )
 
     def partial(self, view: str, rows: str = "") -> str:

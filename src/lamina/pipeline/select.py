@@ -196,9 +196,10 @@ def _refuse(script: Script, words: tuple[Word, ...], index: int) -> None:
         return  # a column, or a part of its path
     if name == "SELECT" or (before == "(" and name in _QUERIES):
         raise script.bad(
-            f"{name} inside an expression: only FROM has subqueries",
+            f"{name} inside an expression: that is a join, and joins come later",
             word,
-            "Write a stream of its own for the inner one",
+            "Only FROM has subqueries. What a row is compared with can be computed beside it: "
+            "max(x) OVER (PARTITION BY ...) over closed windows",
         )
     if name in REFUSED_CALLS and follows == "(":
         raise script.bad(f"{name} in a stream: {REFUSED_CALLS[name]}", word)

@@ -4,6 +4,7 @@ CREATE SOURCE name (column type [METADATA FROM 'what'], ...) USING format
     [OPTIONS (key 'value', ...)]
     [WATERMARK column DELAY OF INTERVAL n unit]
 CREATE STREAM name AS SELECT ... [EMIT ON WINDOW CLOSE | EMIT ON UPDATE]
+    [ALLOW LATENESS INTERVAL n unit] [LATE ROWS TO stream]
 CREATE SINK name FROM stream USING format [OPTIONS (key 'value', ...)]
 CREATE FUNCTION name (parameter type, ...) RETURNS type LANGUAGE PYTHON [PARAMETER STYLE ARROW]
     AS 'module:function' [VERSION '1']
@@ -17,7 +18,8 @@ from typing import TypeAlias
 from lamina.pipeline.cursor import Cursor
 from lamina.pipeline.definitions import Definitions, event_time
 from lamina.pipeline.emits import split_emit
-from lamina.pipeline.intervals import UNITS_US, delay_us
+from lamina.pipeline.intervals import read_interval
+from lamina.pipeline.lateness import split_lateness
 from lamina.pipeline.model import (
     Code,
     Column,
@@ -100,9 +102,10 @@ def _stream(cursor: Cursor, environment: Mapping[str, str]) -> Stream:
     if cursor.next is None or cursor.next.upper not in ("SELECT", "WITH", "("):
         raise cursor.bad(f"a SELECT is expected, not {cursor.shown()}")
     place = cursor.place()
-    words, emit = split_emit(cursor.script, cursor.rest)
+    words, late = split_lateness(cursor.script, cursor.rest)
+    words, emit = split_emit(cursor.script, words)
     variables = used(cursor.script, words, environment)
-    return Stream(name, cursor.script.slice(words), emit, variables, place)
+    return Stream(name, cursor.script.slice(words), emit, variables, place, late=late)
 
 
 def _sink(cursor: Cursor, environment: Mapping[str, str]) -> DeclaredSink:
@@ -233,24 +236,7 @@ def _watermark(cursor: Cursor, columns: tuple[Column, ...]) -> Watermark | None:
     if known is None:
         raise cursor.script.bad(f"there is no column {column!r} to take event times from", at)
     cursor.expect("DELAY", "OF", after=f"WATERMARK {column}")
-    return Watermark(known, _interval(cursor))
-
-
-def _interval(cursor: Cursor) -> int:
-    """INTERVAL 5 SECONDS, INTERVAL '5' SECOND or INTERVAL '5 seconds', in microseconds."""
-    cursor.expect("INTERVAL", after="DELAY OF")
-    number = cursor.any("a number")
-    said = number.text.split() if number.is_string else [number.text]
-    if len(said) == 1:
-        said.append(cursor.any("a unit").text)
-    delay = delay_us(*said) if len(said) == 2 else None
-    if delay is None:
-        raise cursor.script.bad(
-            f"INTERVAL {' '.join(said)} is not supported",
-            number,
-            f"Write a whole number and one of {', '.join(UNITS_US)}",
-        )
-    return delay
+    return Watermark(known, read_interval(cursor, after="DELAY OF"))
 
 
 _Statement: TypeAlias = "DeclaredSource | Stream | DeclaredSink | DeclaredFunction"

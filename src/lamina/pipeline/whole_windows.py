@@ -17,10 +17,9 @@ from lamina.pipeline.blocks import calls_aggregate, keeps_state
 from lamina.pipeline.expressions import Words
 from lamina.pipeline.keys import is_window, read_keys
 from lamina.pipeline.model import DeclaredSource, Emit, Stream
-from lamina.pipeline.nesting import item_of, origins, plain_column, time_of
+from lamina.pipeline.nesting import START, Origin, item_of, origins, plain_column, time_of
 from lamina.pipeline.select import Select, read_select
-
-_ENDS = (".", "END"), (".", "START")
+from lamina.pipeline.windows import is_cumulative
 
 
 def with_whole_windows(
@@ -84,16 +83,21 @@ class _Windows:
 
     def _is_window(self, select: Select, name: str, words: Words) -> bool:
         """Whether an expression over *name* says which closed window a row is of."""
-        part = tuple(word.upper for word in words[-2:])
-        path = words[:-2] if len(words) > 2 and part in _ENDS else words
+        path, part = _part(words)
         for column in {plain_column(select, words), plain_column(select, path)}:
             found = set(origins(self, name, column)) if column else set()
-            if len(found) == 1 and all(self._closes(each.name, each.column) for each in found):
+            starts = part == START and column == plain_column(select, path)
+            if len(found) == 1 and all(self._closes(each, starts=starts) for each in found):
                 return True
         return False
 
-    def _closes(self, name: str, column: str | None) -> bool:
-        """Whether a column is the start or the end of a window, and comes out when it closes."""
+    def _closes(self, origin: Origin, *, starts: bool) -> bool:
+        """Whether a column is the start or the end of a window, and comes out when it closes.
+
+        *starts*: it is a window, of which the start is taken. That does not tell apart windows that
+        cumulate.
+        """
+        name, column = origin.name, origin.column
         select = self.select(name)
         if select is None or self._known[name].emit is not Emit.ON_WINDOW_CLOSE:
             return False
@@ -101,7 +105,10 @@ class _Windows:
         if words is None:
             return False
         windows = [key.words for key in read_keys(select, ()) if key.is_window]
-        return bool(windows) and is_part_of_window(words)
+        starts = starts or time_of(words) == START or _part(words)[1] == START
+        if not windows or (starts and is_cumulative(windows[0])):
+            return False
+        return _is_part_of_window(words)
 
     # the graph
 
@@ -118,10 +125,15 @@ class _Windows:
         return [column.name.lower() for column in source.columns] if source else []
 
 
-def is_part_of_window(words: Words) -> bool:
+def _is_part_of_window(words: Words) -> bool:
     """Whether an item is the window, its start, its end or a microsecond less."""
-    if time_of(words) is not None:
-        return True
-    part = tuple(word.upper for word in words[-2:])
-    first = words[:-2] if len(words) > 2 and part in _ENDS else words
-    return is_window(first) or [word.upper for word in first] == ["WINDOW"]
+    first, _ = _part(words)
+    is_one = is_window(first) or [word.upper for word in first] == ["WINDOW"]
+    return is_one or time_of(words) is not None
+
+
+def _part(words: Words) -> tuple[Words, str]:
+    """What stands before `.start` or `.end`, and which of them; nothing if it is neither."""
+    if len(words) > 2 and words[-2].upper == "." and words[-1].upper in ("START", "END"):
+        return words[:-2], words[-1].text.lower()
+    return words, ""

@@ -1,16 +1,24 @@
-"""Windows as Spark spells them: TUMBLE and HOP are other names of window()."""
+"""Windows as Spark spells them: TUMBLE and HOP are other names of window().
+
+Spark has no CUMULATE: each row is made several, one for each window that it is in (LATERAL VIEW).
+"""
 
 from __future__ import annotations
 
 from lamina.pipeline.expressions import Words, by_comma
+from lamina.pipeline.intervals import micros
 from lamina.pipeline.keys import Names, is_window
 from lamina.pipeline.tokens import Script
 
-_ARGUMENTS = {"WINDOW": (2, 3, 4), "TUMBLE": (2,), "HOP": (3,)}
+_ARGUMENTS = {"WINDOW": (2, 3, 4), "TUMBLE": (2,), "HOP": (3,), "CUMULATE": (3,)}
+_SIZE_LAST = ("HOP", "CUMULATE")
+WINDOW = "_lamina_window"
+"""The column with the window of a row, where rows are made for their windows."""
 _FORMS = {
     "WINDOW": "window(time, '1 minute') or window(time, '1 minute', '30 seconds')",
     "TUMBLE": "TUMBLE(time, INTERVAL 1 MINUTE)",
     "HOP": "HOP(time, slide, size), as HOP(ts, INTERVAL 30 SECONDS, INTERVAL 1 MINUTE)",
+    "CUMULATE": "CUMULATE(time, step, size), as CUMULATE(ts, INTERVAL 1 HOUR, INTERVAL 1 DAY)",
 }
 
 
@@ -23,15 +31,49 @@ def window_text(script: Script, words: Words) -> str:
     if len(lengths) + 1 not in _ARGUMENTS[name] or not time:
         raise script.bad(f"wrong arguments for {name}", words[0], f"Write {_FORMS[name]}")
     texts = [_length(script, length, words) for length in lengths]
+    if name == "CUMULATE":
+        return WINDOW
     if name == "HOP":
         texts.reverse()
     return f"window({script.slice(time)}, {', '.join(texts)})"
 
 
+def is_cumulative(words: Words) -> bool:
+    """Whether several windows begin at one time."""
+    return words[0].upper == "CUMULATE"
+
+
+def cumulation(script: Script, words: Words) -> str:
+    """CUMULATE(time, step, size) behind the table in FROM: a row for each window, in `WINDOW`."""
+    window_text(script, words)  # it has its arguments
+    size, step = map(micros, lengths_of(words))
+    if not size or not step or size % step:
+        raise script.bad(
+            "CUMULATE of a size that is not a multiple of its step", words[0], _FORMS["CUMULATE"]
+        )
+    time = f"unix_micros({script.slice(arguments(words)[0])})"
+    start = f"({time} - pmod({time}, {size}L))"
+    ends = f"sequence(pmod({time}, {size}L) DIV {step}L + 1, {size // step}L)"
+    window = (
+        f"named_struct('start', timestamp_micros({start}), "
+        f"'end', timestamp_micros({start} + i * {step}L))"
+    )
+    return f" LATERAL VIEW explode(transform({ends}, i -> {window})) {WINDOW}s AS {WINDOW}"
+
+
+def slide_text(script: Script, words: Words) -> str | None:
+    """The slide of a window as a literal; None if windows do not overlap."""
+    _, *lengths = arguments(words)
+    if words[0].upper in _SIZE_LAST:
+        return _length(script, lengths[0], words)
+    return _length(script, lengths[1], words) if len(lengths) > 1 else None
+
+
 def window_meaning(names: Names, words: Words) -> str:
     """A window in one spelling, whichever way it is written."""
     lengths = (f"'{length.lower()}'" for length in lengths_of(words))
-    return f"window({names.spelled(arguments(words)[0])}, {', '.join(lengths)})"
+    name = "cumulate" if is_cumulative(words) else "window"
+    return f"{name}({names.spelled(arguments(words)[0])}, {', '.join(lengths)})"
 
 
 def _length(script: Script, words: Words, window: Words) -> str:
@@ -53,7 +95,7 @@ def lengths_of(words: Words) -> list[str]:
         " ".join(word.text for word in length if word.upper != "INTERVAL")
         for length in arguments(words)[1:]
     ]
-    return texts[::-1] if words[0].upper == "HOP" else texts
+    return texts[::-1] if words[0].upper in _SIZE_LAST else texts
 
 
 def arguments(words: Words) -> list[Words]:

@@ -121,15 +121,20 @@ class _Compiler:
             tuple(each.inlined or name for name, each in zip(reads, inputs, strict=True))
         )
         sources = frozenset(source for each in inputs for source in each.sources)
-        *parts, made = _compile(self.spark, stream, reading, inputs, self.file)
+        lateness_us = max(each.lateness_us for each in inputs) + stream.late.allowed_us
+        if stream.late_of:
+            parts, made = [], self._late_rows(stream, reading, inputs)
+        else:
+            *parts, made = _compile(self.spark, stream, reading, inputs, self.file)
         for part in parts:
-            self._add(part, stream, meaning, sources, output_of(part, select, inputs))
+            out = output_of(part, select, inputs)
+            self._add(part, stream, meaning, sources, out, lateness_us=lateness_us)
         output = output_of(made, select, inputs)
         is_inlined = self._is_inlined(stream, made)
         if is_inlined:
             self.streams[stream.name] = made
         else:
-            self._add(made, stream, meaning, sources, output)
+            self._add(made, stream, meaning, sources, output, lateness_us=lateness_us)
         self._known[stream.name] = Known(
             made.output,
             sources,
@@ -137,6 +142,7 @@ class _Compiler:
             output.change,
             output.keys,
             times_of(select, made, inputs),
+            lateness_us,
             made if is_inlined else None,
         )
 
@@ -147,6 +153,8 @@ class _Compiler:
         meaning: Json,
         sources: frozenset[str],
         output: Output,
+        *,
+        lateness_us: int = 0,
     ) -> None:
         """A job of every epoch: the stream itself, or a block that only it needs."""
         if block.name in self.streams or (block.name != stream.name and block.name in self._known):
@@ -172,6 +180,8 @@ class _Compiler:
                 operators,
                 output,
                 block_of=stream.block_of if is_whole else stream.block_of or stream.name,
+                late_of=stream.late_of,
+                lateness_us=lateness_us,
                 is_counted=is_whole,
             )
         )
@@ -197,6 +207,22 @@ class _Compiler:
     def _schema(self, name: str) -> StructType:
         known = self._known.get(name)
         return known.schema if known is not None else self.streams[name].output
+
+    def _late_rows(self, stream: Stream, reading: Reading, inputs: Sequence[Known]) -> SparkStream:
+        """The rows that its stream has left out, of what that reads."""
+        plan = self.streams[stream.late_of].plan
+        if not isinstance(plan, Aggregation) or plan.late is None:
+            message = f"LATE ROWS of {stream.late_of!r}, which has no window(), TUMBLE or HOP"
+            raise bad_at(message, self.file, stream.place)
+        if any(each.change is not Change.APPEND for each in inputs):
+            message = f"LATE ROWS of {stream.late_of!r}, which reads rows that replace others"
+            raise bad_at(message, self.file, stream.place)
+        given = self.spark.createDataFrame([], _together(self.spark, stream, inputs, self.file))
+        with view(given, f"late rows of {stream.late_of}") as name:
+            draft = SparkStream(stream.name, Reading((_INPUT,)), plan.late, given.schema, b"")
+            rows = self.spark.sql(draft.late({_INPUT: name}, 0))
+            columns = arrow_schema(rows).serialize().to_pybytes()
+        return SparkStream(stream.name, reading, plan.late, rows.schema, columns, of_late_rows=True)
 
     def add_bad_rows(self, name: str, source: DeclaredSource) -> None:
         """The stream of a source's bad rows: staged, committed and published like any other."""

@@ -27,6 +27,7 @@ class Known:
     change: Change = Change.APPEND
     keys: tuple[str, ...] | None = None  # columns that tell its rows apart, if that is known
     times: frozenset[str] = frozenset()  # its columns that are event times, in lower case
+    lateness_us: int = 0  # its rows come out this much after the watermark, at the latest
     inlined: SparkStream | None = None  # a block that is a part of what reads it
 
 

@@ -97,7 +97,11 @@ class SparkRunner:
     def _select(
         self, work: StreamWork, stream: SparkStream, views: Views, taken_back: Views
     ) -> DataFrame:
-        output = stream.stateless(self._spark, views, taken_back)
+        if stream.of_late_rows:
+            assert work.late_floor is not None, "before the first watermark nothing is late"
+            output = query(self._spark, stream.late(views, work.late_floor))
+        else:
+            output = stream.stateless(self._spark, views, taken_back)
         task = StageOutput(_sent(work), stream.staged)
         return self._step(RESULT, stream.selected_columns).over(output, task)
 

@@ -21,7 +21,7 @@ from lamina.engine.model import OperatorPlan
 from lamina.engine.ports import CHANGE, DELETE, INSERT, NEW, OLD
 from lamina.engine.taking_back import TAKEN_BACK
 from lamina.engine.task_state import ROWS
-from lamina.pipeline.plans import Aggregation, Stateless
+from lamina.pipeline.plans import FLOOR, Aggregation, Stateless
 from lamina.pipeline.select import quoted
 from lamina.spark.frame_functions import FramePlan
 from lamina.spark.internals import query
@@ -88,6 +88,7 @@ class SparkStream:
     state: StructType | None = None  # keys and partials
     operator: OperatorPlan | None = None
     distincts: tuple[str, ...] = ()  # blocks that have the values of DISTINCT aggregates, each once
+    of_late_rows: bool = False  # it is told before which time windows have closed
     of_bad_rows: bool = False  # it reads what is wrong with a source, not what is right
     changing: frozenset[str] = frozenset()  # inputs whose rows are changes
     makes_rows: bool = False  # of one row it may make several
@@ -217,6 +218,11 @@ class SparkStream:
         if isinstance(self.plan, FramePlan):
             return self.plan.over(spark, [views[name] for name in self.inputs])
         return query(spark, self._selected(views, taken_back))
+
+    def late(self, views: Views, floor: int) -> str:
+        """The rows that came too late for windows that end before *floor*."""
+        over = f"(SELECT *, {floor}L AS {FLOOR} FROM {self.reading.sql(views)})"
+        return self.select(over)
 
     def select(self, over: str) -> str:
         """The rows of one without state, *over* what stands behind FROM."""
