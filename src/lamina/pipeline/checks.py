@@ -17,7 +17,18 @@ from lamina.pipeline.expressions import Words
 from lamina.pipeline.keys import Names, read_keys
 from lamina.pipeline.lateness import check_lateness
 from lamina.pipeline.model import DeclaredSink, DeclaredSource, Emit, Pipeline, Stream
-from lamina.pipeline.nesting import Origin, column_of, item_of, nests, origins, time_of
+from lamina.pipeline.nesting import (
+    CLOCK,
+    CLOCK_ADVICE,
+    Origin,
+    column_of,
+    is_of_clock,
+    item_of,
+    nests,
+    origins,
+    reads_clock,
+    time_of,
+)
 from lamina.pipeline.python_checks import NO_WATERMARK, check_python
 from lamina.pipeline.rank_checks import check_overs, check_ranked
 from lamina.pipeline.select import Select, read_select
@@ -314,6 +325,8 @@ class _Checks:
             return
         plain = column_of(time) if len(shape.names.elements(time)) == 1 else None
         for name in self.inputs(shape.stream.name):
+            if reads_clock(time) or is_of_clock(self, name, plain):
+                raise shape.select.script.bad(CLOCK, time[0], CLOCK_ADVICE)
             for origin in origins(self, name, plain):
                 self._check_origin(shape, window, time, origin)
 

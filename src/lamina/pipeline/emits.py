@@ -12,6 +12,14 @@ _EMITS = "There are EMIT ON WINDOW CLOSE, EMIT ON UPDATE and EMIT CHANGES"
 def split_emit(script: Script, words: Words) -> tuple[Words, Emit | None]:
     """A query without its EMIT clause, and what that says; a column may be called emit."""
     said = [word.upper if word.depth == words[0].depth else "" for word in words]
+    every = [i for i in range(len(said)) if said[i : i + 3] == ["EMIT", "EVERY", "INTERVAL"]]
+    if every:
+        raise script.bad(
+            "EMIT EVERY INTERVAL: a stream emits with its epochs",
+            words[every[-1]],
+            "Write EMIT ON UPDATE, and `lamina run --interval SECONDS`: a row comes out once in an "
+            "epoch, however often it has changed",
+        )
     at = next(
         (i for i in reversed(range(len(said) - 1)) if said[i : i + 2] == ["EMIT", "ON"]), None
     )

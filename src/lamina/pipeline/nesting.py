@@ -15,13 +15,23 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from lamina.pipeline.blocks import keeps_state
-from lamina.pipeline.expressions import Words
+from lamina.pipeline.expressions import Words, sign
 from lamina.pipeline.intervals import micros
 from lamina.pipeline.keys import Names
 from lamina.pipeline.select import Item, Select
 from lamina.pipeline.windows import lengths_of
 
 START, END = "start", "end"
+_CLOCKS = ("CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "LOCALTIMESTAMP")
+_CALLED_CLOCKS = ("NOW", "CURDATE")
+CLOCK = (
+    "a window over the time at which an epoch runs: the same rows would be in other windows when "
+    "they are read again"
+)
+CLOCK_ADVICE = (
+    "Use a time that comes with the rows: their event time, or when they arrived at the source "
+    "(kafka: arrived TIMESTAMP METADATA FROM 'timestamp'), with a WATERMARK on it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +168,26 @@ def _outputs(graph: Graph, name: str) -> list[str | None] | None:
             return None
         listed += inner
     return listed
+
+
+def is_of_clock(graph: Graph, name: str, column: str | None) -> bool:
+    """Whether a column of *name* is computed from the time at which its epoch runs."""
+    select = graph.select(name)
+    if select is None or column is None or select.is_python or keeps_state(select):
+        return False
+    words = item_of(select, column)
+    if words is not None and reads_clock(words):
+        return True
+    inner = plain_column(select, words) if words is not None else column
+    return any(is_of_clock(graph, each, inner) for each in graph.inputs(name))
+
+
+def reads_clock(words: Words) -> bool:
+    """Whether an expression asks for the time of now."""
+    return any(
+        word.upper in _CLOCKS or (word.upper in _CALLED_CLOCKS and sign(words, index + 1) == "(")
+        for index, word in enumerate(words)
+    )
 
 
 def plain_column(select: Select, words: Words) -> str | None:

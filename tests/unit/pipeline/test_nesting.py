@@ -71,3 +71,42 @@ def test_windows_that_would_close_before_their_rows_come_are_refused(
     """They were taken, and every row of them was late."""
     with pytest.raises(BadPipeline, match="some would close before"):
         check(first, time, then, between=between)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT count(*) AS n FROM s GROUP BY window(current_timestamp(), '1 minute')",
+        "SELECT count(*) AS n FROM s GROUP BY TUMBLE(now(), INTERVAL 1 MINUTE)",
+        "SELECT count(*) AS n FROM (SELECT *, current_timestamp AS at FROM s)"
+        " GROUP BY window(at, '1 minute')",
+        "WITH a AS (SELECT localtimestamp() - INTERVAL 1 DAY AS x FROM s), b AS (SELECT x AS y"
+        " FROM a) SELECT count(*) AS n FROM (SELECT * FROM b WHERE true) GROUP BY window(y,"
+        " '1 minute')",
+    ],
+)
+def test_a_window_over_the_time_of_the_epoch_is_refused(query: str) -> None:
+    with pytest.raises(BadPipeline) as caught:
+        check_pipeline(
+            parse_pipeline(
+                "CREATE SOURCE s (k STRING, ts TIMESTAMP) USING json OPTIONS (path 'in')"
+                " WATERMARK ts DELAY OF INTERVAL 5 SECONDS;"
+                f"CREATE STREAM q AS {query} EMIT ON WINDOW CLOSE;"
+                "CREATE SINK o FROM q USING parquet OPTIONS (path 'out');",
+                {},
+            )
+        )
+    assert "a window over the time at which an epoch runs" in caught.value.message
+    assert "METADATA FROM 'timestamp'" in caught.value.advice
+
+
+def test_windows_that_cumulate_are_over_whole_steps() -> None:
+    hours = "CUMULATE(at, INTERVAL 1 HOUR, INTERVAL 1 DAY)"
+    check("window(ts, '30 minutes')", "window.start", hours)
+    check("CUMULATE(ts, INTERVAL 1 HOUR, INTERVAL 1 DAY)", "window.end", "window(at, '1 day')")
+    with pytest.raises(BadPipeline, match="close before their last row"):
+        check("window(ts, '40 minutes')", "window.start", hours)
+    with pytest.raises(BadPipeline, match="close before their last row"):
+        check(
+            "CUMULATE(ts, INTERVAL 1 HOUR, INTERVAL 1 DAY)", "window.start", "window(at, '1 day')"
+        )

@@ -220,6 +220,13 @@ def test_an_emit_that_is_not_known_is_not_taken_for_sql(emit: str) -> None:
     assert "EMIT ON WINDOW CLOSE" in error.advice
 
 
+def test_an_emit_by_a_clock_is_refused_with_the_way_around() -> None:
+    error = refused("CREATE STREAM s AS SELECT a FROM t GROUP BY a EMIT EVERY INTERVAL 5 MINUTES")
+    assert error.where == "p.sql:1:47"
+    assert "EMIT EVERY INTERVAL: a stream emits with its epochs" in error.message
+    assert "--interval" in error.advice
+
+
 FUNCTION = "CREATE FUNCTION f (a INT, b MAP<STRING, INT>) RETURNS"
 
 
