@@ -15,7 +15,7 @@ import pytest
 from lamina.connectors.console import ConsoleSink
 from lamina.connectors.opening import open_sink
 from lamina.connectors.positions import NotedPosition
-from lamina.engine.ports import Publication, Sink
+from lamina.engine.ports import CHANGE, Change, Publication, Sink
 from lamina.errors import BadPipeline, Fenced
 from lamina.format.commit import Point
 from lamina.format.pipeline_record import Owner
@@ -138,3 +138,17 @@ def test_times_beyond_pythons_years_are_shown_as_numbers(tmp_path: Path) -> None
     assert f"{2**58} timestamp" in text
     assert "1970-01-01" in text
     assert "?ber, epoch 1: 2 rows" in text
+
+
+def test_changes_are_shown_before_their_rows(tmp_path: Path) -> None:
+    changes = pa.table({"k": ["a", "a"], "n": [1, 2], CHANGE: ["-U", "+U"]})
+    pq.write_table(changes, tmp_path / "changes.parquet")
+    data = (tmp_path / "changes.parquet").read_bytes()
+    staged = Staged("changes.parquet", len(data), hashlib.sha256(data).hexdigest(), 2)
+    screen = StringIO()
+    sink = ConsoleSink("s", NotedPosition(LocalNotes(tmp_path), "s"), screen)
+    assert Change.CHANGES in sink.takes
+    sink.fence(1, Owner("p"))
+    sink.publish(Publication(Owner("p"), 1, Point(1, "d"), [staged], HomeStaged(tmp_path)))
+    lines = [line.split() for line in screen.getvalue().splitlines()[1:4]]
+    assert lines == [[CHANGE, "k", "n"], ["-U", "a", "1"], ["+U", "a", "2"]]

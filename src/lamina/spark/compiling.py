@@ -309,7 +309,9 @@ def _compile(
                 columns = arrow_schema(rows).serialize().to_pybytes()
                 made = SparkStream(stream.name, reading, plan, rows.schema, columns)
                 return [replace(made, makes_rows=makes_rows(rows))]
-            assert plan.takes_back or change_of(inputs) is not Change.CHANGES, stream.name
+            if change_of(inputs) is Change.CHANGES and not plan.takes_back:
+                message = "this cannot be kept of changes: rows could not be taken back"
+                raise select.script.bad(message, select.table, "Let it read what never changes")
             check_names(plan.outputs, select)
             for each in (plan, *(part.values for part in plan.distincts)):
                 check_keys(select, each, analysed)
