@@ -57,7 +57,7 @@ SETS = (
 PASSED = {
     "k": ("upper(k) AS k", "CASE WHEN g = 1 THEN k ELSE s END AS k", "nullif(k, 'a') AS k"),
     "l": ("-l AS l", "l + 1 AS l", "CAST(g AS BIGINT) AS l"),
-    "m": ("-m AS m", "CAST(m / 2 AS DECIMAL(12,2)) AS m"),
+    "m": ("-m AS m", "TRY_CAST(m / 2 AS DECIMAL(12,2)) AS m"),
     "d": ("-d AS d", "d * 2 AS d", "CAST(g AS DOUBLE) AS d"),
     "b": ("NOT b AS b",),
     "s": ("concat(s, 'x') AS s", "lower(s) s"),

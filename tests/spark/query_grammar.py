@@ -31,6 +31,7 @@ from tests.spark.grammar_words import (
 T = TypeVar("T")
 
 NAMES = tuple(SCHEMA.names)
+CHANGES = "EMIT CHANGES"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,10 @@ class Query:
     emit: str = ""
     keys: int | None = None
     """How many columns, from the first, tell updates apart; None if rows are only added."""
+
+    @property
+    def has_changes(self) -> bool:
+        return self.emit == CHANGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,7 @@ class Relation:
     qualifier: str = ""
 
 
-@dataclass(slots=True)
+@dataclass
 class Pen:
     """Writes queries, and lets hypothesis choose."""
 
@@ -84,6 +89,9 @@ class Pen:
 
     def maybe(self, percent: int = 50) -> bool:
         return bool(self.draw(st.integers(0, 99)) < percent)
+
+    def condition(self, percent: int = 50) -> str:
+        return f" WHERE {self.one(CONDITIONS)}" if self.maybe(percent) else ""
 
     # what is read
 
@@ -111,7 +119,7 @@ class Pen:
         inner = self.relation(depth) if depth > 0 else Relation("t")
         while inner.before:
             inner = self.relation(depth)
-        where = f" WHERE {self.one(CONDITIONS)}" if self.maybe() else ""
+        where = self.condition()
         if self.maybe(30) and not widens:
             return f"SELECT * FROM {inner.text}{where}"
         changed = {name: self.one(PASSED[name]) for name in self.some(list(PASSED), 0, 3)}
@@ -210,21 +218,17 @@ class Pen:
 
     # queries
 
-    def query(self) -> Query:
-        kinds = ("rows", "distinct", "groups", "groups", "windows", "windows", "top", "chained")
-        return getattr(self, self.one(kinds))()  # type: ignore[no-any-return]
-
     def rows(self) -> Query:
         read = self.relation()
         items = [f"{e} AS c{i}" for i, e in enumerate(self.some(KEYS, 1, 4))]
-        where = f" WHERE {self.one(CONDITIONS)}" if self.maybe() else ""
+        where = self.condition()
         text = f"{read.before}SELECT {', '.join(items)} FROM {read.text}{where}"
         return Query(text, text)
 
     def distinct(self) -> Query:
         read = self.relation()
         items = [f"{e} AS c{i}" for i, e in enumerate(self.some(KEYS, 1, 3))]
-        where = f" WHERE {self.one(CONDITIONS)}" if self.maybe(30) else ""
+        where = self.condition(30)
         text = f"{read.before}SELECT DISTINCT {', '.join(items)} FROM {read.text}{where}"
         return Query(text, text)
 
@@ -267,7 +271,7 @@ class Pen:
         group: str,
         keys: int,
     ) -> Query:
-        where = f" WHERE {self.one(CONDITIONS)}" if self.maybe(30) else ""
+        where = self.condition(30)
         by = f" GROUP BY {group}" if group else ""
         ours, theirs = (
             f"{read.before}SELECT {', '.join(each[side] for each in items)}"
@@ -291,7 +295,7 @@ class Pen:
             items.insert(told_apart, ("grouping_id() AS id",) * 2)
             told_apart += 1
         having = f" HAVING {self.one(HAVING)}" if closes and not sets and self.maybe(40) else ""
-        where = f" WHERE {self.one(CONDITIONS)}" if self.maybe(30) else ""
+        where = self.condition(30)
         ours, theirs = (
             f"{read.before}SELECT {', '.join(each[side] for each in [*items, *aggregates])}"
             f" FROM {read.text}{where} GROUP BY {', '.join([*group, over])}{having}"
@@ -308,7 +312,7 @@ class Pen:
         way, limit = self.one(("", " DESC")), self.one((1, 2, 5))
         items = [f"{e} AS c{i}" for i, e in enumerate(keys)]
         rest = [f"{e} AS y{i}" for i, e in enumerate(kept)]
-        where = f" WHERE {self.one(CONDITIONS)}" if self.maybe(30) else ""
+        where = self.condition(30)
         by = f"PARTITION BY {', '.join(keys)} " if keys else ""
         equals = [each for each in kept if each not in keys]
         ours, theirs = (
@@ -333,7 +337,7 @@ class Pen:
     def chained(self) -> Query:
         """Windows, and groups over the closed ones."""
         read, key, window = self.relation(), self.one(KEYS), self.one(WINDOWS)
-        where = f" WHERE {self.one(CONDITIONS)}" if self.maybe(30) else ""
+        where = self.condition(30)
         last, closes = "window.end - INTERVAL 1 MICROSECOND AS at", self.maybe()
         ours, theirs = (
             f"{read.before}SELECT c, {'window.start AS at, ' if closes else ''}sum(n) AS n,"
@@ -353,19 +357,3 @@ def _by_months(closes: bool) -> str:
 
 def _names(items: Sequence[str]) -> list[str]:
     return [each.rpartition(" AS ")[2] for each in items]
-
-
-@st.composite
-def cases(draw: Callable[[Any], Any], queries: int = 5) -> Case:
-    pen = Pen(draw)
-    epochs = draw(st.integers(1, 5))
-    return Case(
-        queries=tuple(pen.query() for _ in range(queries)),
-        seed=draw(st.integers(0, 10**6)),
-        rows=pen.one((200, 60, 200, 7, 0)),
-        epochs=epochs,
-        partitions=(pen.one((1, 2, 4)), pen.one((1, 2, 4))),
-        restart=draw(st.integers(0, epochs - 1)),
-        kill=pen.one(("", "", "before COMMIT", "before publish")),
-        sends_rows=pen.maybe(),
-    )

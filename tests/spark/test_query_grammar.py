@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 
+from lamina.engine.ports import CHANGE, NEW
+from lamina.pipeline import Option, Pipeline, parse_pipeline
 from lamina.spark import runner
+from tests.spark.grammar_over import cases
 from tests.spark.grammar_rows import COLUMNS, epochs_of
-from tests.spark.query_grammar import Case, Query, cases
-from tests.spark.running import Place, Run, plain
+from tests.spark.query_grammar import Case, Query
+from tests.spark.running import FILE, Place, Run, plain
 
 CASES = int(os.environ.get("LAMINA_QUERIES", "4"))
 MARK = "WATERMARK ts DELAY OF INTERVAL 1500000 DAYS"  # no row is late
@@ -72,38 +77,81 @@ def test_queries_in_epochs_equal_one_batch(
 
 def check(spark: Any, folder: Path, case: Case) -> None:
     place, epochs = Place(folder), epochs_of(case.seed, case.rows, case.epochs)
-    text = pipeline_of(case.queries)
+    outputs = Outputs(place, case.queries)
     if case.restart:
         place.put_tables(epochs[: case.restart])
-        run(spark, place, case.partitions[0], text, kill=case.kill)
+        run(spark, outputs, case.partitions[0], kill=case.kill)
     place.put_tables(epochs)
-    run(spark, place, case.partitions[1], text, kill="" if case.restart else case.kill, drain=True)
+    run(spark, outputs, case.partitions[1], kill="" if case.restart else case.kill, drain=True)
     rows = spark.read.schema(COLUMNS).parquet(place.source).where("ts IS NOT NULL").cache()
     rows.createOrReplaceTempView("t")
     wrong = [
         said
         for number, query in enumerate(case.queries)
-        if (said := difference(spark, place, f"s{number}", query))
+        if (said := difference(query, spark.sql(query.oracle).toArrow(), *outputs.of(number)))
     ]
     rows.unpersist()
     assert not wrong, "\n\n".join([*wrong, f"of {case!r}"])
 
 
-def pipeline_of(queries: Iterable[Query]) -> str:
-    """All queries as streams over one source."""
-    streams = (
-        f"CREATE STREAM s{number} AS {query.text} {query.emit};\n"
-        f"CREATE SINK o{number} FROM s{number} USING parquet OPTIONS (path 's{number}');\n"
-        for number, query in enumerate(queries)
-    )
-    return (
-        f"CREATE SOURCE t ({COLUMNS}) USING parquet OPTIONS (path 'in') {MARK};\n{''.join(streams)}"
-    )
+@dataclass
+class Outputs:
+    """Queries as streams over one source, and what has come out of them."""
+
+    place: Place
+    queries: tuple[Query, ...]
+    changes: dict[int, dict[int, pa.Table]] = field(default_factory=dict)  # by query and epoch
+
+    def pipeline(self) -> Pipeline:
+        """Rows go into Parquet; changes, which it cannot hold, to a function."""
+        text = f"CREATE SOURCE t ({COLUMNS}) USING parquet OPTIONS (path 'in') {MARK};\n"
+        for number, query in enumerate(self.queries):
+            text += (
+                f"CREATE STREAM s{number} AS {query.text} {query.emit};\n"
+                f"CREATE SINK o{number} FROM s{number} USING parquet OPTIONS (path 's{number}');\n"
+            )
+        pipeline = parse_pipeline(text, {}, file=FILE)
+        sinks = dict(pipeline.sinks)
+        for number, query in enumerate(self.queries):
+            if query.has_changes:
+                kept = Option("keep", "keep", made=partial(self._keep, number))
+                sink = sinks[f"o{number}"]
+                sinks[sink.name] = replace(sink, format="function", options={"function": kept})
+        return replace(pipeline, sinks=sinks)
+
+    def _keep(self, number: int, table: pa.Table, epoch: int) -> None:
+        self.changes.setdefault(number, {})[epoch] = table
+
+    def of(self, number: int) -> tuple[list[dict[str, Any]], pa.Schema | None]:
+        """The rows that are there in the end, and their types if any have ever come."""
+        query, sink = self.queries[number], f"s{number}"
+        if query.has_changes:
+            tables = [table for _, table in sorted(self.changes.get(number, {}).items())]
+            schema = tables[0].drop_columns([CHANGE]).schema if tables else None
+            return left_of([table.to_pylist() for table in tables]), schema
+        files = sorted((self.place.folder / sink).glob("epoch-*/*.parquet"))
+        rows = self.place.rows(sink)
+        if query.keys is not None:
+            rows = self.place.latest(query.keys, sink)
+        return rows, pq.read_schema(files[0]) if files else None
 
 
-def run(
-    spark: Any, place: Place, partitions: int, text: str, *, kill: str, drain: bool = False
-) -> None:
+def left_of(epochs: Iterable[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """What changes come to; nothing is taken back that is not there, bit for bit."""
+    left: dict[str, list[dict[str, Any]]] = {}
+    for epoch in epochs:
+        for row in sorted(epoch, key=lambda each: each[CHANGE] in NEW):
+            change = row.pop(CHANGE)
+            same = left.setdefault(repr(plain(row)), [])
+            if change in NEW:
+                same.append(row)
+            else:
+                assert same, f"{row} was taken back, and was not there"
+                same.pop()
+    return [row for same in left.values() for row in same]
+
+
+def run(spark: Any, outputs: Outputs, partitions: int, *, kill: str, drain: bool = False) -> None:
     """To the end; a run that is killed in its second epoch is started again."""
     met: list[str] = []
 
@@ -113,23 +161,22 @@ def run(
             raise KeyboardInterrupt
 
     try:
-        Run(spark, place, partitions, drain=drain, fail_point=fail)(text)
+        Run(spark, outputs.place, partitions, drain=drain, fail_point=fail).run(outputs.pipeline())
     except KeyboardInterrupt:
-        Run(spark, place, partitions, drain=drain)(text)
+        Run(spark, outputs.place, partitions, drain=drain).run(outputs.pipeline())
 
 
-def difference(spark: Any, place: Place, sink: str, query: Query) -> str:
+def difference(
+    query: Query, wanted: pa.Table, found: list[dict[str, Any]], schema: pa.Schema | None
+) -> str:
     """What is not as in one batch; nothing if all is."""
-    wanted = spark.sql(query.oracle).toArrow()
-    found = place.rows(sink) if query.keys is None else place.latest(query.keys, sink)
-    files = sorted((place.folder / sink).glob("epoch-*/*.parquet"))
-    types = [_types(wanted.schema), _types(pq.read_schema(files[0])) if files else None]
+    types = [_types(wanted.schema), None if schema is None else _types(schema)]
     ours, theirs = _spelled(found), _spelled(wanted.to_pylist())
     if ours == theirs and types[1] in (None, types[0]):
         return ""
-    lines = [query.text, query.emit, f"types: {types[1]} and not {types[0]}"]
-    if types[1] in (None, types[0]):
-        lines.pop()
+    lines = [query.text, query.emit]
+    if types[1] not in (None, types[0]):
+        lines.append(f"types: {types[1]} and not {types[0]}")
     more, less = _without(ours, theirs), _without(theirs, ours)
     lines += [f"  too much: {row}" for row in more[:5]] + [f"  missing: {row}" for row in less[:5]]
     return "\n".join([*lines, f"  {len(ours)} rows, {len(theirs)} wanted"])

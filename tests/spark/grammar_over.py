@@ -1,0 +1,102 @@
+"""More of the grammar: changes, window functions over closed windows, several rows of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.spark.grammar_words import CONDITIONS, HAVING, KEYS, WINDOWS
+from tests.spark.query_grammar import CHANGES, Case, Pen, Query
+
+_KINDS = (
+    *("rows", "distinct", "groups", "groups", "windows", "windows", "top", "chained"),
+    *("changes", "changed_top", "over_changes", "over_windows", "exploded"),
+)
+_OVER = (
+    "rank() OVER (PARTITION BY at ORDER BY n DESC)",
+    "dense_rank() OVER (PARTITION BY at ORDER BY most)",
+    "sum(n) OVER (PARTITION BY at)",
+    "count(*) OVER (PARTITION BY at, n)",
+    "max(most) OVER (PARTITION BY at ORDER BY n RANGE BETWEEN 1 PRECEDING AND CURRENT ROW)",
+    "n / sum(n) OVER (PARTITION BY at)",
+)
+_MADE = (
+    "{0} LATERAL VIEW explode(a) e AS y",
+    "{0} LATERAL VIEW OUTER posexplode(a) e AS p, y",
+    "{0}, LATERAL explode(array(g, y0)) AS e(y)",
+)
+
+
+class Writer(Pen):
+    def query(self) -> Query:
+        return getattr(self, self.one(_KINDS))()  # type: ignore[no-any-return]
+
+    def changes(self) -> Query:
+        """Groups, or windows, of which some are taken back."""
+        made = self.groups() if self.maybe(70) else self.windows()
+        having = f" HAVING {self.one(HAVING)}" if self.maybe() else ""
+        if " HAVING " in made.text or "grouping_id()" in made.text or "WITH ROLLUP" in made.text:
+            having = ""
+        return Query(made.text + having, made.oracle + having, CHANGES)
+
+    def changed_top(self) -> Query:
+        return replace(self.top(), emit=CHANGES, keys=None)
+
+    def over_changes(self) -> Query:
+        """A condition over groups, whose rows come and go."""
+        key, read = self.one(KEYS), self.relation()
+        inner = (
+            f"SELECT {key} AS c, count(*) AS n, max(l) AS most, sum(m) AS m, min(a) AS a"
+            f" FROM {read.text}{self.condition(30)} GROUP BY {key}"
+        ).replace("min(a)", "slice(sort_array(collect_list(g)), 1, 2)")
+        where = self.one(("n % 2 = 0", "most > 0 OR c IS NULL", "m IS NOT NULL"))
+        shown = self.one(("c, n", "n, most", "c, explode(a) AS each", "n"))
+        text = f"{read.before}SELECT {shown} FROM ({inner}) WHERE {where}"
+        if self.maybe(30):
+            text += " UNION ALL " + text.removeprefix(read.before).replace("% 2 = 0", "% 2 = 1")
+        return Query(text, text, CHANGES)
+
+    def over_windows(self) -> Query:
+        """Window functions over closed windows."""
+        key, window, over = self.one(KEYS), self.one(WINDOWS), self.some(_OVER, 1, 3)
+        read, where = self.relation(), self.condition(30)
+        functions = ", ".join(f"{each} AS x{i}" for i, each in enumerate(over))
+        kept = f" QUALIFY {over[0]} > 1" if self.maybe(30) else ""
+        ours, theirs = (
+            f"{read.before}SELECT c, at, n, {functions} FROM (SELECT {key} AS c, window.start AS"
+            f" at, count(*) AS n, max(l) AS most FROM {read.text}{where} GROUP BY {key}, {words})"
+            f"{kept}"
+            for words in (window.text, window.oracle)
+        )
+        return Query(ours, theirs, "EMIT ON WINDOW CLOSE")
+
+    def exploded(self) -> Query:
+        """Several rows of one, alone or as groups."""
+        read = self.one(_MADE).format("(SELECT *, g + 1 AS y0 FROM t) AS z")
+        if self.maybe():
+            text = f"SELECT k AS c0, y AS c1, window(ts, '4 days', '1 day').start AS at FROM {read}"
+            return Query(text, text)
+        text = (
+            f"SELECT y AS c0, count(*) AS x0, count(DISTINCT k) AS x1, sum(l) AS x2 FROM {read}"
+            f" WHERE {self.one(CONDITIONS)} GROUP BY y"
+        )
+        return Query(text, text, "EMIT ON UPDATE", 1)
+
+
+@st.composite
+def cases(draw: Callable[[Any], Any], queries: int = 5) -> Case:
+    pen = Writer(draw)
+    epochs = draw(st.integers(1, 5))
+    return Case(
+        queries=tuple(pen.query() for _ in range(queries)),
+        seed=draw(st.integers(0, 10**6)),
+        rows=pen.one((200, 60, 200, 7, 0)),
+        epochs=epochs,
+        partitions=(pen.one((1, 2, 4)), pen.one((1, 2, 4))),
+        restart=draw(st.integers(0, epochs - 1)),
+        kill=pen.one(("", "", "before COMMIT", "before publish")),
+        sends_rows=pen.maybe(),
+    )
