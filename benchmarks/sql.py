@@ -58,7 +58,7 @@ SCALES = {
         memory="6g",
     ),
     "quick": Scale(
-        Sizes(events=200_000, rounds=5, warm=3),
+        Sizes(events=100_000, rounds=5, warm=2),
         many_keys=1_000_000,
         few_keys=50_000,
         fill=500_000,

@@ -152,11 +152,9 @@ class KeptRows:
         options: dict[str, int | bool | str] = {"limit": limit}
         if ranked.descending:
             options["descending"] = True
-        collected = f"collect_list(named_struct({fields}))"
-        sort = f"sort_array({collected}{', false' if ranked.descending else ''})"
         return _Kept(
             merges=(Merge("list_sorted", ("p0",), options),),
-            partials=(f"slice({sort}, 1, {limit}) AS p0",),
+            partials=(f"{_first(f'named_struct({fields})', ranked, limit)} AS p0",),
             rows="p0",
             meanings=(f"first {limit} {said}",),
         )
@@ -196,6 +194,14 @@ class KeptRows:
                     f"two columns are called {each.name!r}", each.at, "Use AS"
                 )
             seen.add(each.name.lower())
+
+
+def _first(row: str, ranked: Ranked, limit: int) -> str:
+    """The first rows of an epoch, as a sorted list; a single one needs no list of all of them."""
+    if limit == 1:
+        return f"array_compact(array({'max' if ranked.descending else 'min'}({row})))"
+    sort = f"sort_array(collect_list({row}){', false' if ranked.descending else ''})"
+    return f"slice({sort}, 1, {limit})"
 
 
 def _top_keys(columns: list[_Column], keys: list[str], limit: int) -> tuple[str, ...] | None:

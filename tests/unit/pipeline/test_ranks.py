@@ -6,6 +6,9 @@ import pytest
 
 from lamina.errors import BadPipeline
 from lamina.pipeline import check_pipeline, parse_pipeline
+from lamina.pipeline.compile import compile_select
+from lamina.pipeline.model import Place, Stream
+from lamina.pipeline.plans import Aggregation
 from lamina.pipeline.select import read_select
 
 HEAD = """CREATE SOURCE t (k STRING, a INT, b INT, ts TIMESTAMP) USING json OPTIONS (path 'in');
@@ -86,3 +89,23 @@ def test_other_forms_are_refused_with_the_reason(query: str, said: str) -> None:
         kept(query)
     assert said in caught.value.message
     assert caught.value.where.startswith("p.sql:3:")
+
+
+def test_a_single_row_of_each_key_is_found_without_a_list_of_all() -> None:
+    for way, function in (("DESC", "max"), ("ASC", "min")):
+        over = f"row_number() OVER (PARTITION BY k ORDER BY a {way})"
+        text = _partial(f"SELECT k, a FROM t QUALIFY {over} = 1")
+        assert f"array_compact(array({function}(named_struct('o0', a, 'c1', a)))) AS p0" in text
+        assert "collect_list" in _partial(f"SELECT k, a FROM t QUALIFY {over} <= 2")
+
+
+def _partial(text: str) -> str:
+    select = read_select(Stream("s", text, place=Place(1, 1)), "p.sql")
+    plan = compile_select(
+        select,
+        columns=["k", "a"],
+        type_of=lambda _: "array<struct<a:bigint>>",
+        is_aggregate=lambda _: False,
+    )
+    assert isinstance(plan, Aggregation)
+    return plan.partial("V")
