@@ -15,7 +15,7 @@ COLUMNS = (
     "k STRING, a BIGINT, d DOUBLE, xs ARRAY<BIGINT>, m MAP<STRING, BIGINT>,"
     " st STRUCT<p: STRING, q: ARRAY<INT>>, ts TIMESTAMP"
 )
-MARK = "WATERMARK ts DELAY OF INTERVAL 90 DAYS"
+MARK = "WATERMARK ts DELAY OF INTERVAL 36500 DAYS"  # nothing is late
 
 
 def rows_of(seed: int, count: int) -> list[dict[str, Any]]:
@@ -116,4 +116,34 @@ def test_several_rows_of_an_updating_row_are_refused(spark: Any, made: str) -> N
     inner = "SELECT k, max(ts) AS at, count(*) AS n FROM t GROUP BY k"
     text = pipeline_text(COLUMNS, f"SELECT k, {made} FROM ({inner}) {view}", mark=MARK)
     with pytest.raises(BadPipeline, match="several rows of one, over the updating stream"):
+        compiled(spark, text)
+
+
+def test_windows_that_cumulate_equal_one_batch(spark: Any, tmp_path: Path) -> None:
+    """Before 1970, too; Spark has no such windows, so it is asked in other words."""
+    place = Place(tmp_path)
+    place.put_json(epochs_of(rows_of(8, 120), 3))
+    query = (
+        "SELECT k, window.end AS ends, window.start AS starts, count(*) AS n, sum(a) AS s,"
+        " count(DISTINCT a) AS c FROM t"
+        " GROUP BY k, CUMULATE(ts, INTERVAL 15 MINUTES, INTERVAL 1 HOUR)"
+    )
+    Run(spark, place)(pipeline_text(COLUMNS, query, mark=MARK))
+    spark.read.schema(COLUMNS).json(place.source).createOrReplaceTempView("t")
+    wanted = batch(
+        spark,
+        "SELECT k, starts + i * INTERVAL '15' MINUTE AS ends, starts, count(*) AS n, sum(a) AS s,"
+        " count(DISTINCT a) AS c FROM (SELECT *, window(ts, '1 hour').start AS starts FROM t)"
+        " LATERAL VIEW explode(array(1, 2, 3, 4)) e AS i"
+        " WHERE ts < starts + i * INTERVAL '15' MINUTE GROUP BY ALL",
+    )
+    assert comparable(place.latest(2)) == comparable(wanted)
+    assert any(row["ends"].year == 1969 for row in wanted)
+
+
+def test_a_name_that_two_columns_have_is_refused(spark: Any) -> None:
+    text = pipeline_text(
+        COLUMNS, "SELECT a FROM t LATERAL VIEW explode(xs) e AS a", emit="", mark=MARK
+    )
+    with pytest.raises(BadPipeline, match=r"AMBIGUOUS_REFERENCE.*`a` is ambiguous"):
         compiled(spark, text)
