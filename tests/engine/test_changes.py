@@ -14,10 +14,10 @@ import pytest
 
 from lamina.engine.changing import PAIR, changes_of
 from lamina.engine.model import OperatorPlan
-from lamina.engine.ports import CHANGE, NEW
+from lamina.engine.ports import CHANGE, NEW, Change, Output
 from lamina.engine.steps import Merges
 from lamina.engine.taking_back import TAKEN_BACK, turned
-from lamina.errors import Refused
+from lamina.errors import Refused, StateChanged
 from lamina.pipeline.model import Emit
 from lamina.state.merge import Merge
 from lamina.state.schema import StateSchema
@@ -51,8 +51,10 @@ SIZES = OperatorPlan(
     takes_back=True,
     live="keys",
 )
+TOTALS = operator(KEY, Emit.CHANGES)
+CHANGES = Output(change=Change.CHANGES)
 STREAMS = (
-    StreamPlan("totals", ("orders",), FROM_ORDERS, {"totals": operator(KEY, Emit.CHANGES)}),
+    StreamPlan("totals", ("orders",), FROM_ORDERS, {"totals": TOTALS}, CHANGES),
     StreamPlan("sizes", ("totals",), FROM_ORDERS, {"sizes": SIZES}),
 )
 
@@ -173,6 +175,26 @@ def test_what_was_never_counted_is_not_taken_back(tmp_path: Path) -> None:
     engine = world.open()
     with pytest.raises(Refused, match="never counted"):
         run_out(engine)
+    kill(engine)
+
+
+def test_groups_that_begin_after_what_they_read_are_refused(tmp_path: Path) -> None:
+    """A sum got -5 and +6 of a row that it had never seen: 1."""
+    world = world_of(tmp_path)
+    whole = world.plan
+    world.plan = replace(whole, streams=whole.streams[:1], sinks={"totals": "totals"})
+    engine = world.open()
+    run_out(engine, epochs=2)
+    kill(engine)
+    world.plan = replace(whole, sinks={"totals": "totals"})
+    with pytest.raises(StateChanged, match="'sizes' begins now, and reads the changes of 'totals'"):
+        world.open()
+    renamed = replace(whole.streams[0], name="anew", operators={"anew": TOTALS})
+    sizes = replace(whole.streams[1], inputs=("anew",))
+    world.plan = replace(whole, streams=(renamed, sizes), sinks={"totals": "anew"})
+    world.streams = {**world.streams, "anew": world.streams["totals"]}
+    engine = world.open()
+    run_out(engine)
     kill(engine)
 
 

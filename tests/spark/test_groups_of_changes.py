@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lamina.engine.ports import CHANGE, Change
-from lamina.errors import BadPipeline, Refused
+from lamina.errors import BadPipeline, StateChanged
 from tests.spark.changes import applied, check_keys, kinds, run_changes
 from tests.spark.running import Place, Run, batch, comparable, compiled, pipeline_text
 from tests.spark.test_blocks import COLUMNS, MARK, cut, rows_of
@@ -236,7 +236,7 @@ def test_what_cannot_be_over_changes_is_refused_with_the_reason(
 def test_a_new_aggregate_on_old_state_is_refused_and_not_guessed(
     spark: Any, tmp_path: Path
 ) -> None:
-    """What it never saw would be taken from it: counts below zero."""
+    """What it never saw would be taken from it."""
     inner = "SELECT k, count(*) AS n FROM t GROUP BY k"
     place = Place(tmp_path)
     place.put_json([[{"k": "a", "a": 1}]])
@@ -246,10 +246,12 @@ def test_a_new_aggregate_on_old_state_is_refused_and_not_guessed(
     )
     place.put_json([[{"k": "a", "a": 1}], [{"k": "a", "a": 2}]])
     run = Run(spark, place, reuse_state=frozenset({"s"}))
-    with pytest.raises(Refused, match="never counted"):
+    with pytest.raises(StateChanged, match="'s' has a new aggregate over changes"):
         run_changes(
             run,
             pipeline_text(
-                COLUMNS, f"SELECT sum(n) AS s, max(n) AS m FROM ({inner})", emit="EMIT CHANGES"
+                COLUMNS,
+                f"SELECT sum(n) AS s, count(n) + 1 AS m, min(k) AS k FROM ({inner})",
+                emit="EMIT CHANGES",
             ),
         )

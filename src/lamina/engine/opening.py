@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -10,7 +10,8 @@ from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.clock import Clock, SystemClock
 from lamina.disk.base import Lock
 from lamina.engine.engine import Engine, EnginePlan, EngineSettings, FailPoint
-from lamina.engine.ports import Runner, Sink, Source
+from lamina.engine.plans import StreamPlan
+from lamina.engine.ports import Change, Runner, Sink, Source
 from lamina.engine.publishing import check_taken
 from lamina.engine.spelling import stored_name, with_stored_names
 from lamina.engine.states import States
@@ -106,6 +107,8 @@ def _open_states(
     if state.manifest is not None:
         _check_settings(state.manifest.settings, plan.settings)
     plan = with_stored_names(plan, found)
+    changed = (each for each in state.report.changes if each.part == "stream")
+    _check_begun(plan, {fold(each.name) for each in changed if each.what == "added"})
     reused = set(map(fold, settings.reuse_state))
     for stream in plan.streams:
         for name, operator in stream.operators.items():
@@ -125,6 +128,31 @@ def _open_states(
     for name, each in found.items():
         states.keep_aside(name, each)
     return plan, states
+
+
+def _check_begun(plan: EnginePlan, added: Collection[str]) -> None:
+    """A stream over changes has seen all of them, or it would take back what it never counted."""
+    streams = {stream.name: stream for stream in plan.streams}
+    for stream in plan.streams:
+        takes_back = any(operator.takes_back for operator in stream.operators.values())
+        if not takes_back or fold(stream.name) not in added:
+            continue
+        for read in _changing(stream, streams):
+            if fold(read) not in added:
+                raise StateChanged(
+                    f"the stream {stream.name!r} begins now, and reads the changes of {read!r}, "
+                    "which has rows already: it would take back what it has never counted",
+                    advice=f"Give {read!r} a new name, too: then both begin with what comes now",
+                )
+
+
+def _changing(stream: StreamPlan, streams: Mapping[str, StreamPlan]) -> Iterator[str]:
+    """The streams with state whose changes it reads, through others or not."""
+    for read in (streams[name] for name in stream.inputs if name in streams):
+        if not read.operators:
+            yield from _changing(read, streams)
+        elif read.output.change is Change.CHANGES:
+            yield read.name
 
 
 def _check_settings(stored: Mapping[str, str], today: Mapping[str, str]) -> None:

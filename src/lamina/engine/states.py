@@ -98,6 +98,12 @@ class States:
             else:
                 schema = as_stored(stored, schema, name, reuse=reuse)
                 plan = _renamed(plan, schema)
+            if plan.takes_back and len(schema.value) > len(stored.value):
+                raise StateChanged(
+                    f"{name!r} has a new aggregate over changes: it would take back what it has "
+                    "never counted",
+                    advice="Give the stream, and the one that it reads, new names",
+                )
             check_successor(stored, schema, name)
             check_merges_kept(stored, schema, name)
             if not reuse:

@@ -81,5 +81,5 @@ def _check_counts(merges: Sequence[Merge], values: pa.RecordBatch) -> None:
         if least is not None and least < 0:
             raise Refused(
                 "rows are taken back that this state has never counted",
-                advice="It was made by another SELECT: give the stream a new name",
+                advice="Give the stream, and the one that it reads, new names",
             )
