@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import lamina
-from tests.spark.keyed_examples import blocks
+from tests.spark.keyed_examples import COLUMNS, MODELS, blocks, clicks, functions
+from tests.spark.running import Place, comparable
+
+TWS = ("tws_visits", "tws_first_of_each", "tws_alarms")
+ROCKSDB = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    )
+}
 
 ORDERS = [
     {"email": " Ann@B.example", "amount": 2.0, "rate": 0.5},
@@ -39,6 +49,40 @@ def test_all_examples_run_as_a_reader_would_run_them(
     ]
     assert found("out/counts") == [{"user": "bob", "total": 1}, {"user": "ann", "total": 2}]
     assert found("out/spent") == [{"email": "ann@b.example", "euro": 4.0}]
+
+
+def test_the_examples_of_spark_give_the_same_rows(spark: Any, tmp_path: Path) -> None:
+    """No row is late: what Spark does with those depends on more than the function."""
+    for package in ("pandas", "google.protobuf"):
+        pytest.importorskip(package, reason="transformWithState needs it")
+    place, data, names = Place(tmp_path), clicks(7, late=False), functions(of_spark=True)
+    place.put_json(data)
+    rows = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).json(place.source)
+    with configured(spark, ROCKSDB):
+        for name, example in zip(MODELS, TWS, strict=True):
+            query = (
+                names[example](rows)
+                .writeStream.outputMode("append")
+                .option("checkpointLocation", str(tmp_path / f"{name} checkpoint"))
+                .format("parquet")
+                .option("path", str(tmp_path / name))
+                .trigger(availableNow=True)
+                .start()
+            )
+            assert query.awaitTermination(300)
+            assert query.exception() is None
+            given = spark.read.parquet(str(tmp_path / name)).toArrow().to_pylist()
+            assert comparable(given) == comparable(MODELS[name](data)), name
+
+
+@contextmanager
+def configured(spark: Any, wanted: dict[str, str]) -> Iterator[None]:
+    before = {name: spark.conf.get(name) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
 
 
 def found(folder: str) -> list[dict[str, Any]]:

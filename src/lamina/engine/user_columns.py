@@ -69,12 +69,12 @@ class Rows(Columns):
     @property
     def starts(self) -> Numbers:
         """Where the rows of each key begin, and where the last ones end: one more than keys."""
-        return np.searchsorted(self.key_of, np.arange(self.keys + 1)).astype(np.int64)
+        return np.cumsum(np.append(np.zeros(1, np.int64), self.counts))
 
     @property
     def counts(self) -> Numbers:
         """How many rows each key has."""
-        return np.diff(self.starts)
+        return np.bincount(self.key_of, minlength=self.keys).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)

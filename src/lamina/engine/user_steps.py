@@ -177,10 +177,9 @@ class _Call:
     def of(cls, given: Stepping, time: str | None) -> _Call:
         watermark = None if given.floor is None else np.datetime64(given.floor - 1, "us")
         keys = Keys(given.keys, ~given.found, given.due, watermark)
-        by: list[npt.NDArray[np.int64]] = [given.key_of]
+        order = np.argsort(given.key_of, kind="stable")
         if time is not None:
-            by.insert(0, time_values(given.rows.column(time)))
-        order = np.lexsort(by)
+            order = np.lexsort([time_values(given.rows.column(time)), given.key_of])
         rows = Rows(given.rows.take(pa.array(order)), given.key_of[order], given.keys.num_rows)
         return cls(keys, rows, given.old, given.found)
 
