@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from lamina.pipeline.plans import Aggregation
 from lamina.pipeline.ranks import Ranked
 from lamina.pipeline.select import Item, Select, quoted
 from lamina.state.merge import Merge
+
+_STATE_KEY = re.compile(r"k\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +174,7 @@ class KeptRows:
 
     def _columns(self, rank: int | None = None) -> Iterator[_Column]:
         """The columns of the SELECT list; of `*` those of the input."""
+        known = {name.lower() for name in self.columns}
         for index, item in enumerate(self.select.items):
             if index == rank:
                 at = item.words[0].start
@@ -183,6 +187,9 @@ class KeptRows:
                 continue
             is_one = len(self.names.elements(words)) == 1
             column = words[-1].text.lower() if is_one and words[-1].is_name else None
+            if column is not None and _STATE_KEY.fullmatch(column) and column not in known:
+                # Spark would take it for a column of the state, which it knows by that name.
+                raise self.select.script.bad(f"there is no column {words[-1].text!r}", words[-1])
             name, meaning = output_name(self.select, item, index), self.names.spelled(words)
             yield _Column(self.select.text(words), name, meaning, at, column)
 

@@ -539,3 +539,9 @@ def test_fields_of_structs_have_the_names_that_the_user_gave(item: str, said: st
 def test_distinct_values_of_all_rows_are_one_group() -> None:
     text = aggregation("SELECT count(DISTINCT a) AS n FROM t").partial("V")
     assert text == "SELECT p0 FROM (SELECT any_value(NULL) AS p0 FROM V AS `t`)"
+
+
+def test_the_name_of_another_item_was_taken_for_a_key_of_the_state() -> None:
+    """`z` was the first item, which is called k0 in the state, and not the second."""
+    error = refused("SELECT DISTINCT b AS x, a AS k0, k0 AS z FROM t")
+    assert error.message == "there is no column 'k0'"
