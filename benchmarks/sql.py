@@ -24,6 +24,9 @@ from pyspark.sql import SparkSession
 from report import Number, run
 from sql_contenders import Stream, in_turns, ratio, told
 from sql_nexmark import Sizes, correct, speeds
+from sql_python import SCALES as PYTHON_SCALES
+from sql_python import Sizes as PythonSizes
+from sql_python import python_step_vs_tws
 
 from lamina.pipeline import order, parse_pipeline
 from lamina.spark.compiling import compile_pipeline
@@ -35,6 +38,7 @@ from lamina.spark.runner import pinned
 @dataclass(frozen=True, slots=True)
 class Scale:
     nexmark: Sizes
+    python: PythonSizes
     many_keys: int  # of top n
     few_keys: int
     fill: int  # keys that one epoch fills in
@@ -48,6 +52,7 @@ class Scale:
 SCALES = {
     "full": Scale(
         Sizes(events=500_000, rounds=9, warm=4),
+        PYTHON_SCALES["full"],
         many_keys=10_000_000,
         few_keys=100_000,
         fill=1_000_000,
@@ -59,6 +64,7 @@ SCALES = {
     ),
     "quick": Scale(
         Sizes(events=100_000, rounds=5, warm=2),
+        PYTHON_SCALES["quick"],
         many_keys=1_000_000,
         few_keys=50_000,
         fill=500_000,
@@ -70,6 +76,7 @@ SCALES = {
     ),
     "tiny": Scale(
         Sizes(events=2_000, rounds=1, warm=1),
+        PYTHON_SCALES["tiny"],
         many_keys=2_000,
         few_keys=200,
         fill=2_000,
@@ -93,6 +100,7 @@ def measured(scale: Scale, folder: Path) -> Iterator[Number]:
         with configured(spark, BOTH_CORES):
             yield from speeds(spark, folder / "nexmark", scale.nexmark)
             yield from _growth(spark, scale, folder / "top")
+            yield from python_step_vs_tws(spark, folder / "python", scale.python)
 
 
 # top n
