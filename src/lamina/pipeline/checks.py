@@ -41,7 +41,7 @@ from lamina.pipeline.updates import (
     is_over,
     kept_columns,
 )
-from lamina.pipeline.windows import arguments
+from lamina.pipeline.windows import arguments, check_emit
 
 _PADDED = re.compile(r"(?i)\b(var)?char\s*\(")
 RESERVED = "_lamina"
@@ -302,6 +302,7 @@ class _Checks:
         if self._is_late(shape.stream.name) and not shape.stream.late.allowed_us:
             message = "a window over late rows: it has closed before any of them comes"
             raise script.bad(message, at, "Write ALLOW LATENESS INTERVAL ..., or use no window")
+        check_emit(script, _window_of(shape), emit)
         if emit is None:
             raise script.bad(
                 "a stream with a window says when its rows come out",

@@ -31,6 +31,7 @@ from lamina.pipeline.select import Select, quoted
 from lamina.pipeline.windows import (
     WINDOW,
     arguments,
+    check_session,
     cumulation,
     is_cumulative,
     slide_text,
@@ -138,9 +139,13 @@ class _Compiler:
         outputs, having = self._finals()
         counted = self._aggregates.count_rows() if self._over_changes else None
         self._sets.check(self._names, has_distincts=bool(self._aggregates.distincts))
+        if self._is_session:
+            distinct = next((each.at for each in self._aggregates.distincts), None)
+            changes = self._over_changes
+            check_session(select, self._window_words(), distinct, over_changes=changes)
         choices = self._key_choices(outputs, names)
         return Aggregation(
-            keys=self._state_keys(),
+            keys=self._group_keys(),
             time=self._time(),
             merges=self._aggregates.merges,
             outputs=tuple(names),
@@ -161,12 +166,13 @@ class _Compiler:
             takes_back=self._over_changes,
             live=counted if self._keys else None,
             late=self._late(),
+            session=self._session_columns(),
         )
 
     def _late(self) -> Stateless | None:
         """Rows with a window that has closed, each once: by the first of its windows to close."""
         select = self._select
-        if self._window is None or self._has_laterals:
+        if self._window is None or self._has_laterals or self._is_session:
             return None
         words = self._window_words()
         condition = f"unix_micros({WINDOW}.end) < {FLOOR}"
@@ -229,15 +235,16 @@ class _Compiler:
     ) -> tuple[frozenset[str], ...] | None:
         """Outputs that are keys; of a window its start or its end says which one it is.
 
-        Of those that cumulate only the end does.
+        Of those that cumulate, and of sessions, only the end does: they may begin alike.
         """
+        by_end = self._is_cumulative() or self._is_session
         count = len(self._keys) + len(self._sets.columns)
         found: list[set[str]] = [set() for _ in range(count)]
         for text, name in zip(outputs, names, strict=True):
             plain = _PLAIN.fullmatch(text)
-            if plain is not None and plain[2] == "start" and self._is_cumulative():
+            if plain is None or (by_end and (plain[2] or "").lower() == "start"):
                 continue
-            if plain is not None and plain[1].lower().startswith("k"):
+            if plain[1].lower().startswith("k"):
                 found[int(plain[1][1:])].add(name)
         return tuple(map(frozenset, found)) if all(found) else None
 
@@ -284,6 +291,13 @@ class _Compiler:
     def _is_cumulative(self) -> bool:
         return self._window is not None and is_cumulative(self._window_words())
 
+    @property
+    def _is_session(self) -> bool:
+        return self._window is not None and self._keys[self._window].is_session
+
+    def _session_columns(self) -> tuple[str, str] | None:
+        return (f"k{self._window}_start", f"k{self._window}_end") if self._is_session else None
+
     def _check_keys(self) -> None:
         for key, written in zip(self._keys, self._select.keys, strict=True):
             index = self._aggregates.first(key.words)
@@ -291,6 +305,11 @@ class _Compiler:
                 raise self._script.bad("a key cannot be an aggregate", written[0])
             if key.words[-1].upper == "*":
                 raise self._script.bad("a key cannot be *: name the columns", written[0])
+
+    def _group_keys(self) -> tuple[str, ...]:
+        """What the state is kept by: of sessions the other keys, because their bounds change."""
+        bounds = self._session_columns() or ()
+        return tuple(key for key in self._state_keys() if key not in bounds)
 
     def _state_keys(self) -> tuple[str, ...]:
         names: list[str] = []
@@ -333,10 +352,14 @@ class _Compiler:
         """What Spark groups by: the columns of the state, so that rows are placed once.
 
         Grouped by the window itself, they would be placed by it, and then again by its columns.
+        Sessions are not placed by their bounds: they are grouped by as they are.
         """
         texts: list[str] = []
         for index in range(len(self._keys)) if places is None else places:
             text = window_text(self._script, self._keys[index].words)
+            if places is not None and self._is_session:
+                texts.append(text)
+                continue
             texts += [f"{text}.start", f"{text}.end"] if index == self._window else [text]
         return texts
 

@@ -33,6 +33,8 @@ class Finals:
         # The longest first: one key may be the beginning of another.
         self._keys = sorted(enumerate(keys), key=lambda each: -len(each[1].words))
         self._window = window
+        is_session = window is not None and keys[window].is_session
+        self._window_name = "SESSION_WINDOW" if is_session else "WINDOW"
         self._aggregates = aggregates
         self._has_sets = has_sets
 
@@ -72,7 +74,7 @@ class Finals:
         if word.text.lower() in aliases:
             rest = {name: w for name, w in aliases.items() if name != word.text.lower()}
             return f"({self.text(aliases[word.text.lower()], rest)})", first
-        if self._window is not None and word.upper == "WINDOW":
+        if self._window is not None and word.upper == self._window_name:
             return f"k{self._window}", first
         return "", first
 

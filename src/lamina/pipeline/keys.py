@@ -22,7 +22,8 @@ from lamina.pipeline.expressions import (
 from lamina.pipeline.select import Select
 from lamina.pipeline.tokens import Word, whole_number
 
-WINDOWS = ("WINDOW", "TUMBLE", "HOP", "CUMULATE")
+SESSIONS = ("SESSION_WINDOW", "SESSION")
+WINDOWS = ("WINDOW", "TUMBLE", "HOP", "CUMULATE", *SESSIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,10 @@ class Key:
         return is_window(self.words)
 
     @property
+    def is_session(self) -> bool:
+        return is_session(self.words)
+
+    @property
     def is_literal(self) -> bool:
         """A constant key stays a constant where it is used: functions may ask for one."""
         return len(self.words) == 1 and (self.words[0].is_string or self.words[0].is_number)
@@ -111,6 +116,10 @@ class Key:
 
 def is_window(words: Words) -> bool:
     return words[0].upper in WINDOWS and dict(calls(words)).get(0) == len(words) - 1
+
+
+def is_session(words: Words) -> bool:
+    return is_window(words) and words[0].upper in SESSIONS
 
 
 def read_keys(select: Select, columns: Collection[str]) -> tuple[Key, ...]:

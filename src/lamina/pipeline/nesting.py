@@ -17,7 +17,7 @@ from typing import Protocol
 from lamina.pipeline.blocks import keeps_state
 from lamina.pipeline.expressions import Words, sign
 from lamina.pipeline.intervals import micros
-from lamina.pipeline.keys import Names
+from lamina.pipeline.keys import Names, is_session
 from lamina.pipeline.select import Item, Select
 from lamina.pipeline.windows import lengths_of
 
@@ -61,6 +61,8 @@ def nests(first: Words, then: Words, time: str) -> bool:
     """Whether windows *then* over the *time* of windows *first* are never closed too early."""
     if time == END:
         return True
+    if is_session(first) or is_session(then):
+        return False
     inner, outer = lengths(first), lengths(then)
     if inner is None or outer is None or inner.overlaps or inner.is_shifted or outer.is_shifted:
         return False
@@ -88,6 +90,8 @@ def has_star(select: Select) -> bool:
 def time_of(words: Words) -> str | None:
     """What of a window an expression is: its start, its end or a microsecond less; or neither."""
     upper = [word.upper for word in words]
+    if upper[:1] == ["SESSION_WINDOW"]:
+        upper[0] = "WINDOW"
     if upper in (["WINDOW", ".", "START"], ["WINDOW", ".", "END"]):
         return upper[2].lower()
     less = ["WINDOW", ".", "END", "-", "INTERVAL"]

@@ -83,6 +83,8 @@ class Aggregation:
     distincts: tuple[DistinctPart, ...] = ()
     takes_back: bool = False  # it is over changes: rows may be taken back
     live: str | None = None  # the column that counts rows, if a group without any is gone
+    session: tuple[str, str] | None = None
+    """Of sessions: the columns of their start and end, which are not among the keys."""
     counts_where: str = ""
     """Which partials count the rows, if each row is in several: those of one set of keys."""
 

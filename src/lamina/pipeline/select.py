@@ -47,7 +47,6 @@ REFUSED = {
 }
 """Clauses, outside of brackets."""
 REFUSED_CALLS = {
-    "SESSION_WINDOW": "sessions come later",
     "WINDOW_TIME": "write window.end - INTERVAL 1 MICROSECOND",
 }
 _QUERIES = ("SELECT", "WITH", "TABLE", "FROM", "VALUES")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from lamina.pipeline.blocks import calls_aggregate, keeps_state
 from lamina.pipeline.expressions import Words
-from lamina.pipeline.keys import is_window, read_keys
+from lamina.pipeline.keys import SESSIONS, is_window, read_keys
 from lamina.pipeline.model import DeclaredSource, Emit, Stream
 from lamina.pipeline.nesting import START, Origin, item_of, origins, plain_column, time_of
 from lamina.pipeline.select import Select, read_select
@@ -126,7 +126,12 @@ class _Windows:
 
 
 def _is_part_of_window(words: Words) -> bool:
-    """Whether an item is the window, its start, its end or a microsecond less."""
+    """Whether an item is the window, its start, its end or a microsecond less.
+
+    Not of sessions: those that begin together end at different times.
+    """
+    if words[0].upper in SESSIONS:
+        return False
     first, _ = _part(words)
     is_one = is_window(first) or [word.upper for word in first] == ["WINDOW"]
     return is_one or time_of(words) is not None

@@ -1,4 +1,4 @@
-"""Windows as Spark spells them: TUMBLE and HOP are other names of window().
+"""Windows as Spark spells them: TUMBLE and HOP are window(), SESSION is session_window().
 
 Spark has no CUMULATE: each row is made several, one for each window that it is in (LATERAL VIEW).
 """
@@ -6,11 +6,14 @@ Spark has no CUMULATE: each row is made several, one for each window that it is 
 from __future__ import annotations
 
 from lamina.pipeline.expressions import Words, by_comma
-from lamina.pipeline.intervals import micros
-from lamina.pipeline.keys import Names, is_window
+from lamina.pipeline.intervals import UNITS_US, micros
+from lamina.pipeline.keys import SESSIONS, Names, is_session, is_window
+from lamina.pipeline.model import Emit
+from lamina.pipeline.select import Select
 from lamina.pipeline.tokens import Script
 
 _ARGUMENTS = {"WINDOW": (2, 3, 4), "TUMBLE": (2,), "HOP": (3,), "CUMULATE": (3,)}
+_ARGUMENTS |= dict.fromkeys(SESSIONS, (2,))
 _SIZE_LAST = ("HOP", "CUMULATE")
 WINDOW = "_lamina_window"
 """The column with the window of a row, where rows are made for their windows."""
@@ -19,7 +22,11 @@ _FORMS = {
     "TUMBLE": "TUMBLE(time, INTERVAL 1 MINUTE)",
     "HOP": "HOP(time, slide, size), as HOP(ts, INTERVAL 30 SECONDS, INTERVAL 1 MINUTE)",
     "CUMULATE": "CUMULATE(time, step, size), as CUMULATE(ts, INTERVAL 1 HOUR, INTERVAL 1 DAY)",
+    "SESSION": "SESSION(time, gap), as SESSION(ts, INTERVAL 5 MINUTES)",
+    "SESSION_WINDOW": "session_window(time, gap), as session_window(ts, '5 minutes')",
 }
+_QUOTES = "'\""
+_UNITS = (*UNITS_US, "MONTH", "YEAR")
 
 
 def window_text(script: Script, words: Words) -> str:
@@ -30,6 +37,8 @@ def window_text(script: Script, words: Words) -> str:
     time, *lengths = arguments(words)
     if len(lengths) + 1 not in _ARGUMENTS[name] or not time:
         raise script.bad(f"wrong arguments for {name}", words[0], f"Write {_FORMS[name]}")
+    if is_session(words):
+        return f"session_window({script.slice(time)}, {_gap(script, lengths[0], words)})"
     texts = [_length(script, length, words) for length in lengths]
     if name == "CUMULATE":
         return WINDOW
@@ -71,6 +80,9 @@ def slide_text(script: Script, words: Words) -> str | None:
 
 def window_meaning(names: Names, words: Words) -> str:
     """A window in one spelling, whichever way it is written."""
+    if is_session(words):
+        time, gap = (names.spelled(each) for each in arguments(words))
+        return f"session_window({time}, {gap})"
     lengths = (f"'{length.lower()}'" for length in lengths_of(words))
     name = "cumulate" if is_cumulative(words) else "window"
     return f"{name}({names.spelled(arguments(words)[0])}, {', '.join(lengths)})"
@@ -81,12 +93,68 @@ def _length(script: Script, words: Words, window: Words) -> str:
     if words and all(word.is_string for word in words):
         return script.slice(words)
     if len(words) == 3 and words[0].upper == "INTERVAL" and words[2].is_name:
-        return f"'{words[1].text} {words[2].text}'"
+        return f"'{words[1].text.strip(_QUOTES)} {words[2].text}'"
     if len(words) == 2 and words[0].upper == "INTERVAL" and words[1].is_string:
         return script.slice(words[1:])
     raise script.bad(
         "a length of time is expected, as INTERVAL 1 MINUTE", (words or window[-1:])[0]
     )
+
+
+def check_emit(script: Script, words: Words, emit: Emit | None) -> None:
+    """BadPipeline if rows of a window come out in a way in which they cannot."""
+    if is_session(words) and emit in (Emit.ON_UPDATE, Emit.CHANGES):
+        raise script.bad(
+            f"sessions with EMIT {emit.value.upper()}: the bounds of a session change, and what "
+            "came out of it before would stay",
+            words[0],
+            "Write EMIT ON WINDOW CLOSE: a session comes out once, when it is over",
+        )
+
+
+def check_session(
+    select: Select, words: Words, distinct: int | None, *, over_changes: bool
+) -> None:
+    """Sessions grow and become one: what is kept beside them could not follow.
+
+    *distinct* is where an aggregate with DISTINCT is.
+    """
+    bad, at = select.script.bad, words[0]
+    if select.grouping.sets:
+        raise bad("sessions with GROUPING SETS, ROLLUP or CUBE", at)
+    if over_changes:
+        raise bad("sessions over changes: a row that is taken back would split one", at)
+    if distinct is not None:
+        raise bad(
+            "DISTINCT inside an aggregate over sessions: values are kept by group, and two "
+            "sessions may still become one",
+            distinct,
+            "size(collect_set(x)) counts the different values of a session",
+        )
+
+
+def _gap(script: Script, words: Words, window: Words) -> str:
+    """A gap may be any expression; its intervals as texts, which Spark makes longer ones of."""
+    if not words:
+        raise script.bad("a gap is expected, as INTERVAL 5 MINUTES", window[-1])
+    pieces, at, index = "", words[0].start, 0
+    while index < len(words):
+        size = _interval(words[index : index + 3])
+        if size:
+            text = _length(script, words[index : index + size], window)
+            pieces += f"{script.text[at : words[index].start]}{text}"
+            at = words[index + size - 1].end
+        index += size or 1
+    return f"{pieces}{script.text[at : words[-1].end]}"
+
+
+def _interval(words: Words) -> int:
+    """How many words an interval has that stands here; 0 if there is none."""
+    if words[0].upper != "INTERVAL" or len(words) < 2:
+        return 0
+    if len(words) > 2 and words[2].is_name and (words[1].is_number or words[1].is_string):
+        return 3 if words[2].upper.removesuffix("S") in _UNITS else 2
+    return 2 if words[1].is_string else 0
 
 
 def lengths_of(words: Words) -> list[str]:

@@ -11,16 +11,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
-import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from lamina.connectors.opening import bad_row_streams, bad_rows_ddl
-from lamina.engine.model import OperatorPlan
 from lamina.engine.plans import EnginePlan, StreamPlan
 from lamina.engine.ports import Change, Output
-from lamina.engine.steps import Merges
 from lamina.engine.task_state import ROWS
 from lamina.engine.timers import with_timers
 from lamina.format.canonical import Json
@@ -39,6 +36,7 @@ from lamina.spark.compiling_keyed import compile_keyed
 from lamina.spark.frames import view
 from lamina.spark.internals import arrow_schema, empty_frame, is_aggregate
 from lamina.spark.known import Known, change_of, output_of, times_of
+from lamina.spark.operators import operator_of
 from lamina.spark.plan_checks import (
     check_change,
     check_final,
@@ -373,18 +371,7 @@ class _Over:
             columns = arrow_schema(output).serialize().to_pybytes()
             schema = output.schema
         arrow = arrow_schema(empty_frame(spark, state))
-        keys = pa.schema([arrow.field(key) for key in draft.keys])
-        values = pa.schema([each for each in arrow if each.name not in draft.keys])
-        operator = OperatorPlan(
-            key_schema=keys.serialize().to_pybytes(),
-            value_schema=values.serialize().to_pybytes(),
-            step=Merges(plan.merges),
-            time=plan.time,
-            emit=emit,
-            meanings=draft.meanings,
-            takes_back=plan.takes_back,
-            live=plan.live,
-        )
+        operator = operator_of(replace(draft, state=state), plan, arrow, emit)
         return SparkStream(
             name, self.reading, plan, schema, columns, {}, state, operator, distincts
         )

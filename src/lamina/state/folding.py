@@ -29,17 +29,25 @@ def folded(schema: StateSchema, batch: pa.RecordBatch) -> pa.RecordBatch:
     if len(firsts) == len(order):
         return changes(schema, batch, slots=slots)
     lead = order.take(firsts)
-    sizes = np.diff(firsts, append=len(order))
-    several = sizes > 1
-    values = batch.select(schema.value.names)
-    rows = order[np.repeat(several, sizes)]
-    merged = _merged(schema.merges, values.take(pa.array(rows)), sizes[several])
-    place = lead.copy()
-    place[several] = np.arange(len(order), len(order) + merged.num_rows)
-    once = pa.concat_batches([values, merged]).take(pa.array(place))
+    once = merge_groups(schema.merges, batch.select(schema.value.names), order, firsts)
     columns = [*(key.take(pa.array(lead)) for key in keys), *once.columns]
     made = pa.RecordBatch.from_arrays(columns, schema=schema.row)
     return changes(schema, made, slots=slots.take(lead))
+
+
+def merge_groups(
+    merges: Sequence[Merge], values: pa.RecordBatch, order: Rows, firsts: Rows
+) -> pa.RecordBatch:
+    """Each group of rows as one; in this *order* they stand together, and begin at *firsts*."""
+    sizes = np.diff(firsts, append=len(order))
+    several = sizes > 1
+    place = order.take(firsts)
+    if not several.any():
+        return values.take(pa.array(place))
+    rows = order[np.repeat(several, sizes)]
+    merged = _merged(merges, values.take(pa.array(rows)), sizes[several])
+    place[several] = np.arange(values.num_rows, values.num_rows + merged.num_rows)
+    return pa.concat_batches([values, merged]).take(pa.array(place))
 
 
 def _grouped(slots: Slots, keys: Sequence[pa.Array]) -> tuple[Rows, Rows]:

@@ -17,7 +17,7 @@ from lamina.errors import StateChanged
 from lamina.state.merge import Merge
 from lamina.state.schema import StateSchema
 
-_WINDOW = re.compile(r"(window\(.*\))\.(start|end)", re.DOTALL)
+_WINDOW = re.compile(r"((?:session_)?window\(.*\))\.(start|end)", re.DOTALL)
 _BEGIN = "Otherwise give the stream another name: it starts empty, and the old state is kept aside"
 
 

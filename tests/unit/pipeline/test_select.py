@@ -66,7 +66,6 @@ def select(text: str) -> Select:
             "SELECT a FROM t GROUP BY " + ", ".join(f"CUBE (a{i}, b{i})" for i in range(30)),
             "more than 256 sets",
         ),
-        ("SELECT a FROM t GROUP BY session_window(b, '1 day')", "SESSION_WINDOW in a stream"),
         ("SELECT a FROM (TABLE t)", "TABLE inside an expression"),
         ("SELECT a FROM (t)", "reads FROM one source or stream"),
         ("SELECT a FROM t WHERE a IN (SELECT b FROM u)", "SELECT inside an expression"),

@@ -1,0 +1,116 @@
+"""Sessions of keys, step by step: as if all rows had come at once, whatever they came with."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lamina.engine.sessions import Sessions
+from lamina.engine.steps import Stepped, Stepping
+from lamina.state.merge import Merge
+
+TIME = pa.timestamp("us", "UTC")
+STEP = Sessions("s", "e", (Merge("sum", ("total",)), Merge("count", ("n",))))
+ROWS = pa.schema(
+    [("k", pa.int64()), ("s", TIME), ("e", TIME), ("total", pa.int64()), ("n", pa.int64())]
+)
+LISTS = pa.schema([pa.field(each.name, pa.list_(each.type)) for each in list(ROWS)[1:]])
+Session = tuple[int, int, int, int, int]
+
+
+def stepped(
+    state: dict[int, dict[str, list[int]]], rows: list[Session], due: set[int], floor: int | None
+) -> tuple[list[Session], dict[int, int | None]]:
+    """One epoch of the step; the sessions that come out, and the timers of the keys."""
+    keys = sorted({row[0] for row in rows} | due)
+    old = [state.get(key) for key in keys]
+    columns = [
+        pa.array([None if each is None else each[field.name] for each in old], field.type)
+        for field in LISTS
+    ]
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(ROWS)],
+        schema=ROWS,
+    )
+    made: Stepped = STEP.step(
+        Stepping(
+            pa.record_batch({"k": pa.array(keys, pa.int64())}),
+            pa.RecordBatch.from_arrays(columns, schema=LISTS),
+            np.array([each is not None for each in old]),
+            batch,
+            np.array([keys.index(row[0]) for row in rows], np.int64),
+            np.array([key in due for key in keys]),
+            floor,
+        )
+    )
+    assert made.gone is not None
+    assert made.output is not None
+    assert made.timers is not None
+    values = pa.RecordBatch.from_arrays(
+        [column.cast(pa.list_(pa.int64())) for column in made.values.columns], LISTS.names
+    ).to_pylist()
+    for key, value, gone in zip(keys, values, made.gone, strict=True):
+        state[key] = value
+        if gone:
+            del state[key]
+    out = [column.cast(pa.int64()).to_pylist() for column in made.output.columns]
+    timers = made.timers.cast(pa.int64()).to_pylist()
+    return list(zip(*out, strict=True)), dict(zip(keys, timers, strict=True))
+
+
+def islands(rows: list[Session]) -> list[Session]:
+    """In plain Python: what begins at the end of what is before it, or earlier, is a part of it."""
+    by_key = defaultdict(list)
+    for key, start, end, total, n in sorted(rows):
+        sessions = by_key[key]
+        if sessions and start <= sessions[-1][2]:
+            _, first, until, more, others = sessions.pop()
+            sessions.append((key, first, max(end, until), total + more, n + others))
+        else:
+            sessions.append((key, start, end, total, n))
+    return [each for sessions in by_key.values() for each in sessions]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_sessions_of_epochs_are_those_of_all_rows(seed: int) -> None:
+    rng = random.Random(seed)
+    rows: list[Session] = []
+    for _ in range(rng.randint(1, 120)):
+        start = rng.randint(0, 300)
+        end = start + rng.choice([1, 5, 10, rng.randint(1, 60)])
+        rows.append((rng.randint(0, 4), start, end, rng.randint(-9, 9), 1))
+    state: dict[int, dict[str, list[int]]] = {}
+    for epoch in range(5):
+        out, _ = stepped(state, rows[epoch::5], set(), None)
+        assert not out, "nothing is known to be over"
+    out, timers = stepped(state, [], set(state), 1 << 60)
+    assert sorted(out) == sorted(islands(rows))
+    assert not state
+    assert set(timers.values()) == {None}
+
+
+def test_a_session_closes_at_the_watermark_and_others_stay() -> None:
+    state: dict[int, dict[str, list[int]]] = {}
+    stepped(state, [(1, 0, 10, 1, 1), (1, 20, 30, 2, 1), (2, 20, 31, 4, 1)], set(), None)
+    out, timers = stepped(state, [], {1, 2}, 31)  # the watermark is 30
+    assert sorted(out) == [(1, 0, 10, 1, 1), (1, 20, 30, 2, 1)]
+    assert timers == {1: None, 2: 31}
+    assert state == {2: {"s": [20], "e": [31], "total": [4], "n": [1]}}
+
+
+def test_the_timer_is_the_end_of_the_first_session_that_is_open() -> None:
+    state: dict[int, dict[str, list[int]]] = {}
+    _, timers = stepped(state, [(1, 50, 60, 1, 1), (1, 0, 10, 1, 1), (1, 5, 12, 1, 1)], set(), 3)
+    assert timers == {1: 12}
+    assert state[1]["s"] == [0, 50]
+
+
+def test_a_new_column_is_null_for_sessions_that_were_open_before() -> None:
+    """An aggregate was added, and a person has said that the state still means the same."""
+    state = {1: {"s": [0, 50], "e": [10, 60], "total": [3, 4], "n": None}}
+    stepped(state, [(1, 5, 12, 1, 1), (2, 0, 1, 0, 1)], set(), None)  # type: ignore[arg-type]
+    assert state[1] == {"s": [0, 50], "e": [12, 60], "total": [4, 4], "n": [1, None]}

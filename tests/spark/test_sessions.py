@@ -1,0 +1,175 @@
+"""Sessions in epochs: those that come out are the ones that one batch over all rows has."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lamina.engine.ports import Change
+from lamina.errors import BadPipeline
+from lamina.testing.faulty import Killed
+from tests.engine.pipelines import Bomb
+from tests.spark.running import Place, Run, batch, comparable, compiled, pipeline_text
+
+COLUMNS = "k STRING, v BIGINT, d DOUBLE, m DECIMAL(9,2), g INT, ts TIMESTAMP"
+MARK = "WATERMARK ts DELAY OF INTERVAL 30 SECONDS"
+START = datetime(2024, 1, 1, tzinfo=UTC)
+CLOSE = "EMIT ON WINDOW CLOSE"
+
+
+def epochs_of(seed: int, rows: int = 400) -> list[list[dict[str, Any]]]:
+    """Out of order by less than the delay; whole seconds, so that sessions often just touch."""
+    rng = random.Random(seed)
+    made = []
+    for number in range(rows):
+        at = START + timedelta(seconds=number * 2 - rng.randint(0, 29))
+        made.append(
+            {
+                "k": rng.choice(["a", "b", "ü", None, *(f"k{i}" for i in range(20))]),
+                "v": rng.choice([None, rng.randint(-(10**6), 10**6)]),
+                "d": rng.choice([None, "NaN", -0.0, 1.5, 2.25]),
+                "m": rng.choice([None, "12.50", "-1.25", "9999999.99"]),
+                "g": rng.choice([None, -3, 0, 5, 10, 60]),
+                "ts": at.isoformat().replace("+00:00", "Z"),
+            }
+        )
+    cuts = sorted(rng.sample(range(1, rows), rng.randint(0, 4)))
+    return [made[i:j] for i, j in zip([0, *cuts], [*cuts, rows], strict=True)]
+
+
+BOUNDS = "session_window.start AS starts, session_window.end AS ends"
+MINE = "SELECT k, {bounds}, {what} FROM t GROUP BY k, {window}".format
+QUERIES = [
+    MINE(
+        bounds=BOUNDS,
+        what="count(*) AS n, sum(v) AS total, sum(m) AS money, min(d) AS least, max(v) AS most",
+        window="session_window(ts, '10 seconds')",
+    ),
+    MINE(
+        bounds=BOUNDS,
+        what="sort_array(collect_list(v)) AS vs, sort_array(collect_set(v)) AS set,"
+        " percentile(v, 0.5) AS middle, round(stddev(v), 3) AS spread, max_by(v, v) AS last,"
+        " avg(m) AS mean",
+        window="session_window(ts, '7 seconds')",
+    ),
+    MINE(
+        bounds=BOUNDS,
+        what="count(v) AS n, sum(v) FILTER (WHERE v > 0) AS gains",
+        window="session_window(ts, CASE WHEN g > 5 THEN '20 seconds' ELSE '3 seconds' END)",
+    ),
+    MINE(  # rows whose gap is null, zero or less are in no session
+        bounds="session_window.start, session_window.end",
+        what="count(*) AS n",
+        window="session_window(ts, make_interval(0, 0, 0, 0, 0, 0, g))",
+    ),
+    "SELECT session_window.end - session_window.start AS length, count(*) AS n FROM t"
+    " WHERE v % 4 = 0 GROUP BY session_window(ts, '4 seconds') HAVING count(*) > 1",
+    "SELECT session_window(ts, '9 seconds').end AS ends, upper(k) || 'x' AS name, v % 3 AS third,"
+    " count(*) AS n FROM t AS t GROUP BY session_window(t.ts, '9 seconds'), upper(k) || 'x', v % 3",
+]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_sessions_equal_one_batch(spark: Any, tmp_path: Path, query: str) -> None:
+    place = Place(tmp_path)
+    place.put_json(epochs_of(len(query)))
+    text = pipeline_text(COLUMNS, query, emit=CLOSE, mark=MARK)
+    kill = Run(spark, place, partitions=2, fail_point=Bomb("before COMMIT", 2))
+    if len(list((tmp_path / "in").iterdir())) > 1:
+        with pytest.raises(Killed):
+            kill(text)
+    run = Run(spark, place, partitions=8, drain=True)
+    run(text)
+    spark.read.schema(COLUMNS).json(place.source).createOrReplaceTempView("t")
+    assert comparable(place.rows()) == comparable(batch(spark, query))
+    assert len(place.rows()) > 5
+    assert sum(report.late for report in run.reports) == 0
+
+
+def test_the_other_spelling_is_the_same_window(spark: Any, tmp_path: Path) -> None:
+    what = "count(*) AS n"
+    places = []
+    for number, window in enumerate(
+        ["session_window(ts, '10 seconds')", "SESSION(ts, INTERVAL 10 SECONDS)",
+         "session_window(ts, CASE WHEN g = 77 THEN INTERVAL '1' DAY ELSE INTERVAL 10 SECONDS END)"]
+    ):  # fmt: skip
+        place = Place(tmp_path / str(number))
+        place.put_json(epochs_of(3))
+        query = MINE(bounds=BOUNDS, what=what, window=window)
+        Run(spark, place, drain=True)(pipeline_text(COLUMNS, query, emit=CLOSE, mark=MARK))
+        places.append(comparable(place.rows()))
+    assert places[0] == places[1] == places[2]
+
+
+def at(seconds: float) -> str:
+    return (START + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+
+
+def test_a_session_is_open_until_the_watermark_is_at_its_end(spark: Any, tmp_path: Path) -> None:
+    """The second epoch joins what the first has left apart."""
+    mark = "WATERMARK ts DELAY OF INTERVAL 15 SECONDS"
+    rows = [
+        [("a", 0), ("a", 20), ("b", 20)],
+        [("a", 10), ("c", 30)],  # it touches both of a: they become one
+        [("c", 5), ("d", 45)],  # the session of c would end at 15, where the watermark is: late
+    ]
+    place = Place(tmp_path)
+    place.put_json([[{"k": k, "ts": at(t)} for k, t in epoch] for epoch in rows])
+    query = MINE(bounds=BOUNDS, what="count(*) AS n", window="session_window(ts, '10 seconds')")
+    run = Run(spark, place)
+    run(pipeline_text("k STRING, ts TIMESTAMP", query, emit=CLOSE, mark=mark))
+    found = [sorted((row["k"], row["n"], row["ends"]) for row in each) for each in place.epochs()]
+    thirty = START + timedelta(seconds=30)
+    assert found == [[("a", 3, thirty), ("b", 1, thirty)]]
+    assert [report.late for report in run.reports] == [0, 0, 1, 0]
+
+
+def test_windows_over_sessions_count_them_when_they_end(spark: Any, tmp_path: Path) -> None:
+    query = (
+        "WITH visits AS (SELECT k, session_window.end - INTERVAL 1 MICROSECOND AS last,"
+        " count(*) AS n FROM t GROUP BY k, session_window(ts, '10 seconds'))"
+        " SELECT window.start AS minute, count(*) AS visits, sum(n) AS rows"
+        " FROM visits GROUP BY window(last, '1 minute')"
+    )
+    place = Place(tmp_path)
+    place.put_json(epochs_of(9))
+    run = Run(spark, place, drain=True)
+    run(pipeline_text(COLUMNS, query, emit=CLOSE, mark=MARK))
+    spark.read.schema(COLUMNS).json(place.source).createOrReplaceTempView("t")
+    assert comparable(place.rows()) == comparable(batch(spark, query))
+    assert sum(report.late for report in run.reports) == 0
+
+
+def test_the_end_tells_the_sessions_of_a_key_apart(spark: Any) -> None:
+    query = MINE(bounds=BOUNDS, what="count(*) AS n", window="session_window(ts, '1 minute')")
+    output = compiled(spark, pipeline_text(COLUMNS, query, emit=CLOSE, mark=MARK)).outputs["o"]
+    assert output.change is Change.APPEND
+    assert output.keys == ("k", "ends")
+
+
+@pytest.mark.parametrize(
+    ("query", "emit", "message"),
+    [
+        (QUERIES[0], "EMIT ON UPDATE", "the bounds of a session change"),
+        (QUERIES[0], "EMIT CHANGES", "the bounds of a session change"),
+        (MINE(bounds=BOUNDS, what="count(DISTINCT v) AS n", window="session_window(ts, '1 day')"),
+         CLOSE, "DISTINCT inside an aggregate over sessions"),
+        ("SELECT k, count(*) AS n FROM t GROUP BY session_window(ts, '1 day'), ROLLUP (k, v)",
+         CLOSE, "sessions with GROUPING SETS"),
+        ("SELECT k, count(*) AS n FROM t GROUP BY k, SESSION(ts)", CLOSE, "wrong arguments"),
+        (MINE(bounds="window.start AS s", what="1 AS one", window="SESSION(ts, '1 day')"), CLOSE,
+         "window"),
+    ],
+)  # fmt: skip
+def test_what_sessions_cannot_do_is_said(spark: Any, query: str, emit: str, message: str) -> None:
+    with pytest.raises(BadPipeline, match=message):
+        compiled(spark, pipeline_text(COLUMNS, query, emit=emit, mark=MARK))
+
+
+def test_sessions_without_a_watermark_would_never_end(spark: Any) -> None:
+    with pytest.raises(BadPipeline, match="no watermark: it would never close"):
+        compiled(spark, pipeline_text(COLUMNS, QUERIES[0], emit=CLOSE))
