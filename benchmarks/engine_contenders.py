@@ -190,9 +190,8 @@ class Limit:
         start = time.perf_counter()
         rows = self._spark.read.schema(COLUMNS).parquet(str(file))
         name = named(rows, "rows of the limit")
-        text = self._stream.placed(
-            {self._stream.inputs[0]: name}, PARTITIONS, of_rows=self._of_rows
-        )
+        views = {self._stream.inputs[0]: name}
+        text = self._stream.placed(views, PARTITIONS, of_rows=self._of_rows, taken_back={})
         task = StageOnly(_work(self._folder, self._epoch), tuple(self._stream.partial_columns[:3]))
         staged = json_column(self._step.over(query(self._spark, text), task))
         seconds = time.perf_counter() - start

@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 
-from lamina.engine import task as engine_task
 from lamina.engine.model import StreamWork
 from lamina.spark.tasks import UpdateAndStage
 from lamina.workspace.local import LocalTaskSpace
@@ -50,7 +49,7 @@ class TimedUpdateAndStage(UpdateAndStage):
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         clocks = _Clocks()
         begin = time.perf_counter()
-        log = clocks.around(engine_task, "_append", "log")
+        log = clocks.around(LocalTaskSpace, "put_run", "log")
         with log, clocks.around(LocalTaskSpace, "stage", "stage"):
             # super() without arguments does not work in a class that dataclass has made anew.
             answers = list(UpdateAndStage.__call__(self, clocks.waiting(batches)))
