@@ -28,9 +28,9 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     chosen: list[bool] = []
     original = runner.SparkStream.placed
 
-    def placed(self: Any, name: str, partitions: int, *, of_rows: bool = False) -> str:
+    def placed(self: Any, *given: Any, of_rows: bool = False, **more: Any) -> str:
         chosen.append(of_rows)
-        return original(self, name, partitions, of_rows=of_rows)
+        return original(self, *given, of_rows=of_rows, **more)
 
     monkeypatch.setattr(runner, "MANY_ROWS", 1)
     monkeypatch.setattr(runner.SparkStream, "placed", placed)
