@@ -61,6 +61,8 @@ _OTHER_TYPE = re.compile(
 )
 _REPAIR = "Repair it, or keep such rows apart with OPTIONS (bad_rows_path 'a/folder')"
 _SHUT_DOWN = "because SparkContext was shut down"
+_UNANSWERED = re.compile(r"\s*An error occurred while calling \S+\s*")
+"""All that Py4J says of a call if the JVM goes away before it answers."""
 _FULL = "No space left on device"
 _SECRETS = re.compile(
     r"""(\w*password\w*\s*=\s*)(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
@@ -93,8 +95,8 @@ def meaning(text: str, meanings: Mapping[str, str] = MappingProxyType({})) -> La
     if ours and ours[-1][0] in _KINDS:
         name, message = ours[-1]
         return _KINDS[name](message[:LENGTH_MAX], advice=NOTHING)
-    if _SHUT_DOWN in text:
-        return SparkLost("Spark was shut down while it ran a job")
+    if _SHUT_DOWN in text or _UNANSWERED.fullmatch(text):
+        return SparkLost("Spark's JVM went away while it ran a job")
     if _FULL in text:
         message = f"the disk is full where Spark writes: {line_of(text)}"
         return StoreFull(message, advice=f"{NOTHING}. SPARK_LOCAL_DIRS says where that is")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lamina.errors import Overflow, Refused
+from lamina.errors import Overflow, Refused, SparkLost
 
 failures = pytest.importorskip("lamina.spark.failures")
 
@@ -116,3 +116,8 @@ def test_settings_of_kafkas_client_were_told_with_the_password() -> None:
         text
     )
     assert "hid" not in failures.without_secrets(text)
+
+
+def test_a_jvm_that_was_killed_in_the_middle_of_a_call_was_said_to_have_refused_it() -> None:
+    assert type(failures.meaning("An error occurred while calling o345.sql")) is SparkLost
+    assert type(failures.meaning("An error occurred while calling o1.f. Trace:\nno f")) is Refused
