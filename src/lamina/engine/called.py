@@ -59,7 +59,7 @@ class Touched:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What becomes of the keys that were called, and of those whose timer is only set anew."""
+    """What becomes of the keys that were called, and of those whose timer is only set again."""
 
     keys: list[pa.Array]
     slots: Slots

@@ -91,7 +91,7 @@ def line_of_error(error: BaseException) -> str:
 
 
 def _takes(function: Callable[..., Any], count: int) -> bool:
-    """Whether it can be called with so many; what cannot be asked is believed."""
+    """Whether it takes this many arguments; True if its signature cannot be read."""
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError:

@@ -7,7 +7,7 @@
    which all have fired. Both are in one COMMIT
 
 A key has one timer (`_timer`), and knows which of those that were set for it fires next (`_armed`).
-A timer that moves to a later time is not set anew: the earlier one fires, and sets it. So a session
+A timer that moves to a later time is not set again: the earlier one fires and sets it. So a session
 that grows with every epoch writes one timer for each gap, not for each epoch.
 """
 

@@ -62,7 +62,7 @@ class UserStep:
         return self._with_ttl(given)
 
     def _with_ttl(self, given: Stepping) -> Stepped:
-        """Keys that are due have expired: they start anew, if they have rows, or they are gone."""
+        """Keys that are due have expired: they start again with rows, or are gone."""
         assert self.ttl_us is not None
         assert self.time is not None
         count = given.keys.num_rows

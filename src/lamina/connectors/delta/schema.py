@@ -178,7 +178,7 @@ class Wanted:
         if missing := self.missing(columns):
             names = ", ".join(map(repr, missing))
             message = f"the table has lost the column {names}, which the stream writes"
-            advice = "Restore it; or start again with merge_schema 'true', which adds it anew"
+            advice = "Restore it; or start again with merge_schema 'true', which adds it again"
             raise Refused(message, where=where, advice=advice)
 
     def _misfits(self, columns: TableColumns) -> Iterator[tuple[str, str]]:

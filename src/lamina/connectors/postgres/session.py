@@ -1,7 +1,7 @@
 """One connection to a PostgreSQL server, made again when it was lost.
 
 Every call is told to a hook before and after it. Whatever goes wrong closes the connection: then
-the server rolls back, and the next call begins anew. No call waits without end: the server is told
+the server rolls back, and the next call starts over. No call waits without end: the server is told
 to give up in time, and if it says nothing at all, so does the client, a little later.
 """
 
