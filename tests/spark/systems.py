@@ -163,6 +163,7 @@ class Systems:
                 for row in part:
                     value = _json(row if is_real else {**row, "id": -1})
                     producer.produce(topic, value, partition=row["id"] % partitions)
+                producer.flush()  # an abort before the broker knows of any row is refused by it
                 producer.commit_transaction() if is_real else producer.abort_transaction()
 
     def topic(self, name: str) -> str:
