@@ -179,6 +179,12 @@ class Broker:
                     f"{self._source!r} reads, has gone",
                     where=self._servers,
                 )
+            if answer.offset < 0:  # a leader that has just changed: nobody is asked, nobody says so
+                raise StoreUnavailable(
+                    f"the source {self._source!r}: the brokers do not say where partition "
+                    f"{part.partition} of the topic {part.topic!r} begins and ends",
+                    where=self._servers,
+                )
             found[part.topic, part.partition] = answer.offset
         return found
 
