@@ -1,4 +1,6 @@
-"""What SQL costs on Spark: Nexmark against Structured Streaming, top n as it grows, compiling.
+"""What SQL costs on Spark: Nexmark and DISTINCT ON against Structured Streaming, top n as it grows.
+
+Beside it a keyed step in Python, and compiling.
 
 python benchmarks/sql.py            the numbers of docs/benchmarks.md
 python benchmarks/sql.py --quick    the same shape with smaller sizes
@@ -23,6 +25,9 @@ from engine_session import BOTH_CORES, PARTITIONS, configured, say, session
 from pyspark.sql import SparkSession
 from report import Number, run
 from sql_contenders import Stream, in_turns, ratio, told
+from sql_distinct import SCALES as DISTINCT_SCALES
+from sql_distinct import Sizes as DistinctSizes
+from sql_distinct import distinct_vs_native
 from sql_nexmark import Sizes, correct, speeds
 from sql_python import SCALES as PYTHON_SCALES
 from sql_python import Sizes as PythonSizes
@@ -39,6 +44,7 @@ from lamina.spark.runner import pinned
 class Scale:
     nexmark: Sizes
     python: PythonSizes
+    distinct: DistinctSizes
     many_keys: int  # of top n
     few_keys: int
     fill: int  # keys that one epoch fills in
@@ -53,6 +59,7 @@ SCALES = {
     "full": Scale(
         Sizes(events=500_000, rounds=9, warm=4),
         PYTHON_SCALES["full"],
+        DISTINCT_SCALES["full"],
         many_keys=10_000_000,
         few_keys=100_000,
         fill=1_000_000,
@@ -65,6 +72,7 @@ SCALES = {
     "quick": Scale(
         Sizes(events=100_000, rounds=5, warm=2),
         PYTHON_SCALES["quick"],
+        DISTINCT_SCALES["quick"],
         many_keys=1_000_000,
         few_keys=50_000,
         fill=500_000,
@@ -77,6 +85,7 @@ SCALES = {
     "tiny": Scale(
         Sizes(events=2_000, rounds=1, warm=1),
         PYTHON_SCALES["tiny"],
+        DISTINCT_SCALES["tiny"],
         many_keys=2_000,
         few_keys=200,
         fill=2_000,
@@ -100,6 +109,7 @@ def measured(scale: Scale, folder: Path) -> Iterator[Number]:
         with configured(spark, BOTH_CORES):
             yield from speeds(spark, folder / "nexmark", scale.nexmark)
             yield from _growth(spark, scale, folder / "top")
+            yield from distinct_vs_native(spark, folder / "distinct", scale.distinct)
             yield from python_step_vs_tws(spark, folder / "python", scale.python)
 
 

@@ -110,7 +110,11 @@ def called(touched: Touched, step: KeyedStep, plan: OperatorPlan, floor: int | N
     wanted = timer.copy()
     wanted[which] = _wanted(stepped, len(which), before)
     is_new = wanted < pending
-    changed = np.flatnonzero(is_called | again)
+    is_same = np.zeros(count, np.bool_)
+    if stepped.same is not None:
+        assert not plan.has_timers, "a timer that has fired is to be written again"
+        is_same[which] = stepped.same
+    changed = np.flatnonzero((is_called | again) & ~is_same)
     place = np.where(is_called, number, len(which) + np.arange(count))[changed]
     values = _values(touched, stepped, place)
     if plan.has_timers:

@@ -53,6 +53,8 @@ class Stepped:
     timers: pa.Array | None = None
     """When each key is to be called next, as a timestamp; null: not by a timer. It replaces the
     timer that the key had. One that is due already fires when the watermark next moves."""
+    same: Mask | None = None
+    """Of a step without timers: keys that stay as they are, so that nothing is written of them."""
 
 
 class KeyedStep(Protocol):

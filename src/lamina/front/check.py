@@ -124,6 +124,7 @@ def _stream(pipeline: Pipeline, name: str, file: str) -> Shape:
     select = read_select(stream, file)
     found = read_keys(select, _columns_of(pipeline, select.reads))
     by = select.ranked.partition if select.ranked else [key.words for key in found]
+    by = select.on.keys if select.on else by
     keys = [select.text(words) for words in by]
     windows = [select.text(key.words) for key in found if key.is_window]
     if isinstance(stream.python, KeyedFunction):
@@ -131,6 +132,7 @@ def _stream(pipeline: Pipeline, name: str, file: str) -> Shape:
     aggregate = keeps_state(select)
     emit = stream.emit or (Emit.ON_UPDATE if aggregate else None)
     said = "every new row, once" if select.distinct else emit.value if emit else ""
+    said = "the first row of each key" if select.on else said
     if stream.late_of:
         said = f"every row that is late for {stream.late_of}"
     return {
@@ -182,6 +184,8 @@ def _kept(select: Select, has_window: bool) -> str | None:
         return None
     if has_window:
         return "until the watermark passes the end of the window"
+    if select.on is not None:
+        return "until the watermark passes the event time of the row and the delay"
     if select.distinct is not None:
         return "for ever, unless the event time is one of the columns"
     return "for ever: it grows with the number of keys"

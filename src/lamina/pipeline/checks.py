@@ -13,6 +13,7 @@ from posixpath import normpath
 
 from lamina.errors import BadPipeline
 from lamina.pipeline.blocks import keeps_state
+from lamina.pipeline.distinct_checks import check_distinct
 from lamina.pipeline.expressions import Words
 from lamina.pipeline.keys import Names, read_keys
 from lamina.pipeline.lateness import check_lateness
@@ -241,10 +242,7 @@ class _Checks:
                 f"Let {updating!r} EMIT CHANGES or EMIT ON WINDOW CLOSE",
             )
         if shape.select.distinct is not None:
-            if stream.emit is not None and (changing is None or stream.emit is not Emit.CHANGES):
-                said = f"EMIT {stream.emit.value.upper()}"
-                advice = "Leave it out: a row comes out when it is new, and never changes"
-                raise script.bad(f"{said} with SELECT DISTINCT", shape.select.distinct, advice)
+            check_distinct(shape, changing, self._sources_of(stream.name))
             return
         if shape.select.ranked is not None:
             check_ranked(shape.select, shape.select.ranked, stream.top)

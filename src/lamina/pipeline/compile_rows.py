@@ -19,8 +19,8 @@ _STATE_KEY = re.compile(r"k\d+")
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
-    """A column of a SELECT DISTINCT."""
+class ListedColumn:
+    """A column of the SELECT list, or one that `*` stands for."""
 
     text: str
     name: str
@@ -63,8 +63,7 @@ class KeptRows:
 
         If one of them is the event time, what is older than the watermark is late, and forgotten.
         """
-        columns = list(self._columns())
-        self._check_names(columns)
+        columns = self.listed()
         names, texts = [each.name for each in columns], [each.text for each in columns]
         keys = tuple(f"k{index}" for index in range(len(columns)))
         timed = [key for key, each in zip(keys, columns, strict=True) if each.column in times]
@@ -97,8 +96,7 @@ class KeptRows:
         """The first rows of each key, as one sorted list; rows come out of it with their rank."""
         assert limit is not None, "checked before"
         names = self.names
-        columns = list(self._columns(ranked.item))
-        self._check_names(columns)
+        columns = self.listed(ranked.item)
         parts = {names.spelled(words): words for words in ranked.partition}
         keys = {spelled: f"k{i}" for i, spelled in enumerate(parts)}
         fields = [f"'o{i}', {self.select.text(each)}" for i, each in enumerate(ranked.order)]
@@ -172,18 +170,26 @@ class KeptRows:
                 "Rank a key and what it is ordered by; arrays, maps and variants cannot be kept",
             )
 
-    def _columns(self, rank: int | None = None) -> Iterator[_Column]:
+    def listed(self, rank: int | None = None) -> list[ListedColumn]:
+        """The columns of the SELECT list, each with its own name; *rank* is the item that ranks."""
+        columns = list(self._columns(rank))
+        self._check_names(columns)
+        return columns
+
+    def _columns(self, rank: int | None = None) -> Iterator[ListedColumn]:
         """The columns of the SELECT list; of `*` those of the input."""
         known = {name.lower() for name in self.columns}
         for index, item in enumerate(self.select.items):
             if index == rank:
                 at = item.words[0].start
-                yield _Column("", output_name(self.select, item, index), "", at, None, is_rank=True)
+                yield ListedColumn(
+                    "", output_name(self.select, item, index), "", at, None, is_rank=True
+                )
                 continue
             words, at = item.words, item.words[0].start
             if words[-1].upper == "*" and (len(words) == 1 or sign(words, len(words) - 2) == "."):
                 for name in self.columns:
-                    yield _Column(quoted(name), name, name.lower(), at, name.lower())
+                    yield ListedColumn(quoted(name), name, name.lower(), at, name.lower())
                 continue
             is_one = len(self.names.elements(words)) == 1
             column = words[-1].text.lower() if is_one and words[-1].is_name else None
@@ -191,9 +197,9 @@ class KeptRows:
                 # Spark would take it for a column of the state, which it knows by that name.
                 raise self.select.script.bad(f"there is no column {words[-1].text!r}", words[-1])
             name, meaning = output_name(self.select, item, index), self.names.spelled(words)
-            yield _Column(self.select.text(words), name, meaning, at, column)
+            yield ListedColumn(self.select.text(words), name, meaning, at, column)
 
-    def _check_names(self, columns: list[_Column]) -> None:
+    def _check_names(self, columns: list[ListedColumn]) -> None:
         seen: set[str] = set()
         for each in columns:
             if each.name.lower() in seen:
@@ -211,7 +217,7 @@ def _first(row: str, ranked: Ranked, limit: int) -> str:
     return f"slice({sort}, 1, {limit})"
 
 
-def _top_keys(columns: list[_Column], keys: list[str], limit: int) -> tuple[str, ...] | None:
+def _top_keys(columns: list[ListedColumn], keys: list[str], limit: int) -> tuple[str, ...] | None:
     """What tells a row from all others: its key, and its rank unless there is only one."""
     found = {each.meaning: each.name for each in columns if not each.is_rank}
     ranks = [each.name for each in columns if each.is_rank]

@@ -136,9 +136,16 @@ def read_keys(select: Select, columns: Collection[str]) -> tuple[Key, ...]:
     return tuple(Key(_without_brackets(_key(select, words, columns))) for words in select.keys)
 
 
-def _key(select: Select, words: Words, columns: Collection[str]) -> Words:
+def read_on_keys(select: Select, columns: Collection[str]) -> tuple[Key, ...]:
+    """The keys of DISTINCT ON, which may stand for items too."""
+    keys = () if select.on is None else select.on.keys
+    clause = "DISTINCT ON"
+    return tuple(Key(_without_brackets(_key(select, words, columns, clause))) for words in keys)
+
+
+def _key(select: Select, words: Words, columns: Collection[str], clause: str = "GROUP BY") -> Words:
     if has_implicit_alias(words):
-        raise select.script.bad(f"{words[-1].text!r} is not known in GROUP BY", words[-1])
+        raise select.script.bad(f"{words[-1].text!r} is not known in {clause}", words[-1])
     if len(words) > 1:
         return words
     (word,) = words

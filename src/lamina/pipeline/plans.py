@@ -38,6 +38,20 @@ class Stateless:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstRow:
+    """A stream with the first row of each key: what of each row goes to the owner of its key."""
+
+    rows: Stateless
+    keys: tuple[str, ...]  # columns of these rows
+    time: str
+    columns: tuple[str, ...]  # those that are the output
+    outputs: tuple[str, ...]  # what they are called there
+    meanings: tuple[str, ...]  # what each key holds, in one spelling
+    placed: tuple[tuple[str, int], ...]
+    """The text of each key, and where it stands: Spark is asked for its type."""
+
+
+@dataclass(frozen=True, slots=True)
 class DistinctPart:
     """What aggregates of DISTINCT values need: a block that has each value of a group once."""
 

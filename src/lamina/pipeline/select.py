@@ -1,6 +1,7 @@
 """One SELECT block, taken apart by the places of its words; its text is never rewritten.
 
-SELECT [DISTINCT] items FROM table [WHERE condition] [GROUP BY keys] [HAVING condition]
+SELECT [DISTINCT [ON (keys)]] items FROM table [WHERE condition] [GROUP BY keys]
+  [HAVING condition]
   [QUALIFY row_number() OVER (PARTITION BY keys ORDER BY x) <= n]
 
 The table is a source, a stream or a subquery, which is a block of its own (pipeline/blocks.py).
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from lamina.errors import BadPipeline
+from lamina.pipeline.distinct_on import DistinctOn, read_on, split_order
 from lamina.pipeline.expressions import after_dot, closing, has_implicit_alias, sign
 from lamina.pipeline.grouping import Grouping, read_grouping
 from lamina.pipeline.laterals import Laterals, read_laterals, starts_lateral
@@ -83,6 +85,7 @@ class Select:
     from_end: int = 0  # where the text of FROM ends
     is_python: bool = False  # no SELECT at all: what its columns are of is not known
     is_whole: bool = False  # it is computed of whole windows, all rows of each at once
+    on: DistinctOn | None = None  # of DISTINCT ON
 
     @property
     def qualifier(self) -> str:
@@ -132,13 +135,16 @@ def _read(
             f"a stream must begin with SELECT, not with {text[:20]!r}",
             0,
         )
+    words, order = split_order(words)
     clauses = _clauses(script, words)
     inner = _subquery(clauses["FROM"])
-    for index, word in enumerate(words[1:], 1):
+    for index, word in enumerate(script.words):
+        if index in (0, len(words)):  # SELECT, and the ORDER BY of a DISTINCT ON
+            continue
         if not inner or not inner[0].start <= word.start < inner[-1].end:
-            _refuse(script, words, index)
+            _refuse(script, script.words, index)
     table, alias, laterals = _table(script, clauses["FROM"], words[0], inner, name)
-    distinct, listed = _distinct(script, clauses["SELECT"])
+    distinct, on, listed = _distinct(script, clauses["SELECT"], order)
     items = tuple(_item(script, item) for item in _by_comma(script, listed, words[0]))
     overs = tuple(read_overs(words, inner))
     ranks = Ranks()
@@ -163,21 +169,21 @@ def _read(
         grouping,
         read_laterals(script, laterals),
         clauses["FROM"][-1].end,
+        on=on,
     )
 
 
-def _distinct(script: Script, words: tuple[Word, ...]) -> tuple[Word | None, tuple[Word, ...]]:
-    """DISTINCT, if it is there, and the list without it; ALL says nothing."""
+def _distinct(
+    script: Script, words: tuple[Word, ...], order: tuple[Word, ...]
+) -> tuple[Word | None, DistinctOn | None, tuple[Word, ...]]:
+    """DISTINCT and its keys, if they are there, and the list without them; ALL says nothing."""
     first = words[0]
     if len(words) < 2 or first.upper not in ("DISTINCT", "ALL") or words[1].upper in (",", "."):
-        return None, words
+        return None, None, words
     if first.upper == "DISTINCT" and words[1].upper == "ON":
-        raise script.bad(
-            "DISTINCT ON in a stream: Spark has no such clause",
-            first,
-            "Use QUALIFY row_number() OVER (PARTITION BY key ORDER BY time) = 1",
-        )
-    return (first if first.upper == "DISTINCT" else None), words[1:]
+        on, listed = read_on(script, words, order)
+        return first, on, listed
+    return (first if first.upper == "DISTINCT" else None), None, words[1:]
 
 
 def _subquery(words: tuple[Word, ...]) -> tuple[Word, ...]:

@@ -7,7 +7,6 @@ block without state is put into the text of what reads it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -18,7 +17,6 @@ from pyspark.sql.types import StructType
 from lamina.connectors.opening import bad_row_streams, bad_rows_ddl
 from lamina.engine.plans import EnginePlan, StreamPlan
 from lamina.engine.ports import Change, Output
-from lamina.engine.task_state import ROWS
 from lamina.engine.timers import with_timers
 from lamina.format.canonical import Json
 from lamina.format.manifest import pipeline_hash
@@ -26,30 +24,29 @@ from lamina.pipeline.blocks import keeps_state
 from lamina.pipeline.compile import compile_select
 from lamina.pipeline.compile_rows import named_table
 from lamina.pipeline.digests import digests_of, hash_of, words_of
-from lamina.pipeline.model import DeclaredSource, Emit, FrameFunction, Pipeline, Stream
+from lamina.pipeline.model import DeclaredSource, FrameFunction, Pipeline, Stream
 from lamina.pipeline.plans import Aggregation, Stateless
-from lamina.pipeline.select import Select, block_name, read_select
+from lamina.pipeline.select import Select, read_select
 from lamina.pipeline.tokens import bad_at
 from lamina.pipeline.variables import filled
+from lamina.spark.compiling_first import Firsts
 from lamina.spark.compiling_frames import compile_frames
+from lamina.spark.compiling_groups import INPUT, Groups
 from lamina.spark.compiling_keyed import compile_keyed
 from lamina.spark.frames import view
 from lamina.spark.internals import arrow_schema, empty_frame, is_aggregate
 from lamina.spark.known import Known, change_of, output_of, times_of
-from lamina.spark.operators import operator_of
 from lamina.spark.plan_checks import (
     check_change,
-    check_final,
     check_keys,
     check_names,
-    check_partial,
     check_rows,
     check_types,
     check_updates,
     makes_rows,
 )
-from lamina.spark.schemas import advice_on, first_line, nullable, source_schema
-from lamina.spark.streams import Reading, SparkStream, Views
+from lamina.spark.schemas import advice_on, first_line, source_schema
+from lamina.spark.streams import Reading, SparkStream
 from lamina.spark.user_functions import register_functions
 
 
@@ -102,6 +99,7 @@ class _Compiler:
                 frozenset({name}),
                 _meaning(source),
                 times=frozenset({source.watermark.column.lower()} if source.watermark else ()),
+                delay_us=source.watermark.delay_us if source.watermark else 0,
             )
             for name, source in pipeline.sources.items()
         }
@@ -142,6 +140,7 @@ class _Compiler:
             times_of(select, made, inputs),
             lateness_us,
             made if is_inlined else None,
+            max(each.delay_us for each in inputs),
         )
 
     def _add(
@@ -217,8 +216,8 @@ class _Compiler:
             raise bad_at(message, self.file, stream.place)
         given = self.spark.createDataFrame([], _together(self.spark, stream, inputs, self.file))
         with view(given, f"late rows of {stream.late_of}") as name:
-            draft = SparkStream(stream.name, Reading((_INPUT,)), plan.late, given.schema, b"")
-            rows = self.spark.sql(draft.late({_INPUT: name}, 0))
+            draft = SparkStream(stream.name, Reading((INPUT,)), plan.late, given.schema, b"")
+            rows = self.spark.sql(draft.late({INPUT: name}, 0))
             columns = arrow_schema(rows).serialize().to_pybytes()
         return SparkStream(stream.name, reading, plan.late, rows.schema, columns, of_late_rows=True)
 
@@ -284,26 +283,24 @@ def _compile(
 
             if select.laterals.text:
                 given = spark.sql(f"SELECT * FROM {rows_of}")  # noqa: S608  a check
+            times = frozenset.intersection(*(each.times for each in inputs))
+            if select.on is not None:
+                delay_us = max(each.delay_us for each in inputs)
+                firsts = Firsts(spark, select, reading, name, given.columns, analysed)
+                return [firsts.compiled(stream, times, delay_us)]
             plan = compile_select(
                 select,
                 columns=given.columns,
                 type_of=lambda text: analysed(text).schema["x"].dataType.simpleString(),
                 is_aggregate=lambda function: is_aggregate(spark, function),
-                times=frozenset.intersection(*(each.times for each in inputs)),
+                times=times,
                 top=stream.top,
                 over_changes=change_of(inputs) is Change.CHANGES,
             )
             if isinstance(plan, Stateless):
                 plan = plan.filled(stream.variables)
                 rows = spark.sql(plan.sql(name))
-                check_rows(rows, select)
-                change = change_of(inputs)
-                if change is Change.UPSERT:
-                    check_updates(rows, select)
-                if change is Change.CHANGES:
-                    check_change(rows, select, what="a stream over changes")
-                check_names(rows.columns, select)
-                check_types(rows.schema, select)
+                _check_rows(rows, select, change_of(inputs))
                 columns = arrow_schema(rows).serialize().to_pybytes()
                 made = SparkStream(stream.name, reading, plan, rows.schema, columns)
                 return [replace(made, makes_rows=makes_rows(rows))]
@@ -312,70 +309,20 @@ def _compile(
                 raise select.script.bad(message, select.table, "Let it read what never changes")
             check_names(plan.outputs, select)
             for each in (plan, *(part.values for part in plan.distincts)):
-                check_keys(select, each, analysed)
-            over = _Over(spark, select, reading, name)
-            return over.aggregations(stream, plan.filled(stream.variables))
+                check_keys(select, each.placed, analysed)
+            groups = Groups(spark, select, reading, name)
+            return groups.aggregations(stream, plan.filled(stream.variables))
     except PySparkException as error:
         said = f"the stream {stream.name!r}: {first_line(error)}"
         raise bad_at(said, file, stream.place, advice_on(error)) from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Over:
-    """Aggregations of one SELECT over a view with the columns of its input."""
-
-    spark: SparkSession
-    select: Select
-    reading: Reading
-    view: str
-
-    def aggregations(self, stream: Stream, plan: Aggregation) -> list[SparkStream]:
-        """An aggregation, after the blocks that keep the values of its DISTINCT aggregates."""
-        made: list[SparkStream] = []
-        views = {_INPUT: self.view}
-        with ExitStack() as opened:
-            for part in plan.distincts:
-                called = block_name(stream.name, part.name)
-                block = self._aggregation(called, part.values, Emit.ON_UPDATE, views)
-                frame = empty_frame(self.spark, block.output)
-                views[called] = opened.enter_context(view(frame, f"block {called}"))
-                made.append(block)
-            emit = stream.emit or (Emit.CHANGES if plan.takes_back else Emit.ON_UPDATE)
-            names = tuple(each.name for each in made)
-            return [*made, self._aggregation(stream.name, plan, emit, views, names)]
-
-    def _aggregation(
-        self,
-        name: str,
-        plan: Aggregation,
-        emit: Emit,
-        views: Views,
-        distincts: tuple[str, ...] = (),
-    ) -> SparkStream:
-        spark, select = self.spark, self.select
-        simple = Reading((_INPUT,))  # one view, whatever it will be made of
-        draft = SparkStream(name, simple, plan, StructType(), b"", distincts=distincts)
-        partial = spark.sql(draft.partial(views)).drop(ROWS)
-        state = StructType([nullable(each) for each in partial.schema])
-        plain = replace(draft, distincts=())
-        partials = spark.sql(plain.partial(views))
-        check_partial(partials, select)
-        if plan.takes_back:
-            check_change(partials, select, what="a stream over changes")
-        with view(empty_frame(spark, state), f"state of {name}") as state_view:
-            output = spark.sql(draft.final(state_view))
-            check_types(output.schema, select)
-            check_final(output, select, makes_rows=plan.has_lists)
-            if emit is Emit.CHANGES:
-                check_change(output, select)
-            columns = arrow_schema(output).serialize().to_pybytes()
-            schema = output.schema
-        arrow = arrow_schema(empty_frame(spark, state))
-        operator = operator_of(replace(draft, state=state), plan, arrow, emit)
-        return SparkStream(
-            name, self.reading, plan, schema, columns, {}, state, operator, distincts
-        )
-
-
-_INPUT = ""
-"""What stands for all that is read, while types are asked for; no input has this name."""
+def _check_rows(rows: DataFrame, select: Select, change: Change) -> None:
+    """Of a SELECT that keeps no state: what Spark makes of it."""
+    check_rows(rows, select)
+    if change is Change.UPSERT:
+        check_updates(rows, select)
+    if change is Change.CHANGES:
+        check_change(rows, select, what="a stream over changes")
+    check_names(rows.columns, select)
+    check_types(rows.schema, select)

@@ -29,6 +29,7 @@ class Known:
     times: frozenset[str] = frozenset()  # its columns that are event times, in lower case
     lateness_us: int = 0  # its rows come out this much after the watermark, at the latest
     inlined: SparkStream | None = None  # a block that is a part of what reads it
+    delay_us: int = 0  # of the watermark: the longest of its sources
 
 
 def times_of(select: Select, made: SparkStream, inputs: Sequence[Known]) -> frozenset[str]:

@@ -10,7 +10,7 @@ final    behind the state step there is nothing that moves rows, makes several o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import (
@@ -36,7 +36,6 @@ from lamina.errors import BadPipeline
 from lamina.pipeline.checks import RESERVED
 from lamina.pipeline.expressions import sign
 from lamina.pipeline.key_types import COLLATED, MAPS, VARIANTS, YEARS
-from lamina.pipeline.plans import Aggregation
 from lamina.pipeline.select import Select
 from lamina.pipeline.tokens import Word
 from lamina.spark.internals import AnalysedPlan
@@ -89,9 +88,9 @@ _REASONS: tuple[tuple[type[DataType], str], ...] = (
 )
 
 
-def check_keys(select: Select, plan: Aggregation, analysed: Analysed) -> None:
-    """BadPipeline, with its place, at a key that cannot be one."""
-    for text, at in plan.placed:
+def check_keys(select: Select, keys: Iterable[tuple[str, int]], analysed: Analysed) -> None:
+    """BadPipeline, with its place, at a key that cannot be one; *keys* are texts and places."""
+    for text, at in keys:
         frame = analysed(text)
         kind = frame.schema[0].dataType
         reason = refused_type(kind)

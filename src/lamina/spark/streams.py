@@ -68,11 +68,12 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class KeyedPlan:
-    """A keyed function: rows go to the owner of their key as they are."""
+    """A keyed function, or DISTINCT ON: rows go to the owner of their key as they are."""
 
     keys: tuple[str, ...]
     rows: tuple[str, ...]  # all columns of what it reads
     outputs: tuple[str, ...]
+    meanings: tuple[str, ...] = ()  # what columns of the state hold, if their names do not say it
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,8 @@ class SparkStream:
     def meanings(self) -> tuple[str, ...]:
         """What each column of the state holds, keys first."""
         if isinstance(self.plan, KeyedPlan):
-            return tuple(self.state.names if self.state is not None else ())
+            named = tuple(self.state.names if self.state is not None else ())
+            return self.plan.meanings or named
         assert isinstance(self.plan, Aggregation)
         return self.plan.meanings if self.plan.keys else ("all rows", *self.plan.meanings)
 

@@ -20,7 +20,14 @@ def select(text: str) -> Select:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("SELECT DISTINCT ON (a) a, b FROM t", "DISTINCT ON in a stream: Spark has no such clause"),
+        ("SELECT DISTINCT ON a, b FROM t", "DISTINCT ON without its keys"),
+        ("SELECT DISTINCT ON () a FROM t", "a key is missing in DISTINCT ON"),
+        ("SELECT DISTINCT ON (a,) a FROM t", "a key is missing in DISTINCT ON"),
+        ("SELECT DISTINCT ON (a) FROM t", "the columns are missing behind DISTINCT ON"),
+        ("SELECT DISTINCT ON (a) a FROM t ORDER BY", "nothing follows ORDER BY"),
+        ("SELECT DISTINCT ON (a) a FROM t ORDER BY a,", "nothing follows ORDER BY"),
+        ("SELECT DISTINCT ON (a) a FROM t ORDER BY a LIMIT 1", "LIMIT in a stream"),
+        ("SELECT DISTINCT a FROM t ORDER BY a", "ORDER BY in a stream"),
         ("SELECT a FROM t ORDER BY a", "ORDER BY in a stream: a stream has no last row"),
         ("SELECT a FROM t ORDER BY (a)", "ORDER BY in a stream"),
         ("SELECT a FROM t WHERE a ORDER /* x */ BY a", "ORDER BY in a stream"),
