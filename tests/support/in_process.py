@@ -165,6 +165,8 @@ def _owned(
     """The rows whose keys belong to the partition of a task."""
     if batch is None:
         return []
-    keys = [normalise(batch.column(field.name)) for field in schema_of(operator.plan).key]
+    schema = schema_of(operator.plan)
+    names = schema.key.names[: schema.group or None]
+    keys = [normalise(batch.column(name)) for name in names]
     owners = vnodes_of(keys) % task.stream.partitions
     return [batch.filter(pa.array(owners == task.partition))]

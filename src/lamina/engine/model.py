@@ -83,6 +83,7 @@ class OperatorPlan:
     rows_schema: bytes = b""  # of a keyed step: the epoch's rows; empty: as they come
     output_schema: bytes = b""  # of a keyed step that has rows of its own to put out
     has_timers: bool = False  # of a keyed step: `keyed.with_timers` makes the operator for them
+    group: int = 0  # rows are found by this many columns, the first of the key; 0: by all of them
 
     @property
     def merges(self) -> tuple[Merge, ...]:

@@ -6,7 +6,8 @@
 4  the rows that come out: changed ones, with their old versions if changes are wanted, or those
    of windows that have closed
 
-A step that is a function over keys has its own way through: engine/keyed.py.
+A step that is a function over keys has its own way through: engine/keyed.py; a join another one:
+engine/joining.py.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from lamina.engine.changing import PAIR, changed_only, versions
+from lamina.engine.joining import update_join
+from lamina.engine.joins import Join
 from lamina.engine.keyed import update_keyed
 from lamina.engine.model import OperatorPlan, OperatorWork, StreamWork, TaskResult, TaskWork
 from lamina.engine.steps import Merges, Timers
@@ -63,6 +66,9 @@ def update_state(
     *of_rows* says that they are of single rows: a key may have many.
     """
     work, plan = task.stream, operator.plan
+    if isinstance(plan.step, Join):
+        joined = update_join(task, operator, plan.step, batches)
+        return Updated(joined.result, joined.rows)
     if not isinstance(plan.step, (Merges, Timers)):
         keyed = update_keyed(task, operator, plan.step, batches)
         return Updated(keyed.result, keyed.rows)

@@ -30,11 +30,13 @@ def schema_of(plan: OperatorPlan) -> StateSchema:
     value = pa.ipc.read_schema(pa.py_buffer(plan.value_schema))
     definition = plan.step.definition(plan.definition)
     meanings = plan.meanings
-    if plan.has_timers:
+    if plan.has_timers and not plan.group:
         value = pa.schema([*value, *_TIMER_COLUMNS])
         meanings = (*meanings, "timer", "next timer") if meanings else ()
     by_time = isinstance(plan.step, Timers)
-    return StateSchema(key, value, plan.time, plan.merges, definition, meanings, by_time)
+    return StateSchema(
+        key, value, plan.time, plan.merges, definition, meanings, by_time, plan.group
+    )
 
 
 def open_partition(

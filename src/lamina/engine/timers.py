@@ -30,6 +30,8 @@ def with_timers(name: str, plan: OperatorPlan) -> dict[str, OperatorPlan]:
     if not plan.has_timers:
         return {name: plan}
     key = pa.ipc.read_schema(pa.py_buffer(plan.key_schema))
+    if plan.group:  # what is called are groups
+        key = pa.schema(list(key)[: plan.group])
     time = _TIME
     while time in key.names:
         time = f"_{time}"

@@ -13,7 +13,15 @@ from lamina.state.keys import normalise
 from lamina.state.run import slots_of_batch, sort_order
 from lamina.state.schema import DELETE, PUT, StateSchema, null_where, time_values
 from lamina.state.stored_types import as_stored
-from lamina.state.vnodes import Mask, SlotRange, Slots, slots_of, timed_slots_of
+from lamina.state.vnodes import (
+    Mask,
+    SlotRange,
+    Slots,
+    group_ranges,
+    group_slots_of,
+    slots_of,
+    timed_slots_of,
+)
 
 
 def changes(
@@ -56,12 +64,20 @@ def slots_of_keys(keys: Sequence[pa.Array]) -> Slots:
 
 def slots_in(schema: StateSchema, keys: Sequence[pa.Array]) -> Slots:
     """Where normalised keys of a state belong."""
+    if schema.group:
+        first = keys[: schema.group]
+        return group_slots_of(vnodes_of(first), spark_xxhash64(first), spark_xxhash64(keys))
     if not schema.by_time:
         return slots_of_keys(keys)
     assert schema.time is not None
     at = schema.key.names.index(schema.time)
     owners = vnodes_of([*keys[:at], *keys[at + 1 :]])
     return timed_slots_of(owners, time_values(keys[at]), spark_xxhash64(keys))
+
+
+def ranges_of_groups(keys: Sequence[pa.Array]) -> tuple[Slots, Slots]:
+    """Where the rows of groups with these normalised keys stand: first and last slots, sorted."""
+    return group_ranges(vnodes_of(keys), spark_xxhash64(keys))
 
 
 def check_changes(schema: StateSchema, batch: pa.RecordBatch, within: SlotRange) -> None:

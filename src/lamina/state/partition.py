@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from lamina.errors import UsageError
-from lamina.state.changes import check_changes, key_columns, slots_in
+from lamina.state.changes import check_changes, key_columns, ranges_of_groups, slots_in
 from lamina.state.merge import Merge, check_merges, merge_rows
 from lamina.state.run import Run, TimeRange, deletes_of_batch, find, slots_of_batch
-from lamina.state.scanning import highest, scan_runs, scan_times
+from lamina.state.scanning import highest, scan_groups, scan_runs, scan_times
 from lamina.state.schema import SYSTEM_COLUMNS, StateSchema, check_successor, null_where
 from lamina.state.tiers import FAN_OUT, RUNS_MAX, plan_compaction
 from lamina.state.vnodes import EVERYTHING, Mask, Rows, SlotRange, Slots
@@ -112,6 +112,12 @@ class StatePartition:
                 wanted = batch.filter(pa.array(times.mask(self.schema.times_of(batch))))
             if wanted.num_rows:
                 yield self.schema.rows_of(wanted)
+
+    def groups(self, keys: Sequence[pa.Array]) -> pa.RecordBatch:
+        """The rows of groups with these normalised keys, and perhaps a few of other groups."""
+        found = scan_groups(self.runs, self.schema, ranges_of_groups(keys), floor=self.floor)
+        rows = [self.schema.rows_of(batch) for batch in found]
+        return rows[0] if rows else pa.RecordBatch.from_pylist([], self.schema.row)
 
     def statistics(self, *, count: bool = False) -> Statistics:
         """Sizes; with *count* also how many keys there are, for which everything is read."""

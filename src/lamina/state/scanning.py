@@ -61,15 +61,46 @@ def scan_times(
     They are looked for where they stand: what is later is not touched, however much there is.
     """
     firsts, lasts = timed_ranges(within, times.since, times.before)
+    yield from _scan_ranges(runs, schema, firsts, lasts, times=times, floor=floor)
+
+
+def scan_groups(
+    runs: Sequence[Run],
+    schema: StateSchema,
+    ranges: tuple[Slots, Slots],
+    *,
+    floor: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The newest rows of groups, and a few of others, of state that is found by groups."""
+    floor = highest([floor, *(run.floor for run in runs)])
+    yield from _scan_ranges(runs, schema, *ranges, times=TimeRange(floor), floor=floor)
+
+
+def _scan_ranges(
+    runs: Sequence[Run],
+    schema: StateSchema,
+    firsts: Slots,
+    lasts: Slots,
+    *,
+    times: TimeRange,
+    floor: int | None,
+) -> Iterator[pa.RecordBatch]:
+    """The newest rows in ranges of slots, which are sorted and do not overlap.
+
+    Only for a time that is in the key: blocks without any of *times* are passed over.
+    """
     parts = []
     for run in reversed(runs):
-        for index, block in enumerate(run.blocks):
-            if not times.meets(block):
+        starts_in = np.searchsorted(lasts, run.firsts, "left")
+        ends_in = np.searchsorted(firsts, run.lasts, "right")
+        for index in np.flatnonzero(starts_in < ends_in).tolist():
+            if not times.meets(run.blocks[index]):
                 continue
             batch = run.batch(index, schema)
+            wanted = slice(starts_in[index], ends_in[index])
             slots = slots_of_batch(batch)
-            starts = slots.searchsorted(firsts, "left")
-            sizes = slots.searchsorted(lasts, "right") - starts
+            starts = slots.searchsorted(firsts[wanted], "left")
+            sizes = slots.searchsorted(lasts[wanted], "right") - starts
             if sizes.any():
                 rows = np.repeat(starts - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
                 parts.append(batch.take(pa.array(rows)))

@@ -10,7 +10,8 @@ _op     uint8    0: these are the key's values; 1: the key is gone
 The schema's metadata says how many of them are the key: `lamina.keys`; which is the time, if one
 is: `lamina.time`; how new values are merged with old ones: `lamina.merges`; which definition they
 were computed by: `lamina.definition`; what each column holds: `lamina.meanings`; whether slots are
-in the order of time: `lamina.slots`; and below which time everything is gone: `lamina.floor`.
+in the order of time, or by the first columns of the key: `lamina.slots`; and below which time
+everything is gone: `lamina.floor`.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ KEYS_META, TIME_META, FLOOR_META = b"lamina.keys", b"lamina.time", b"lamina.floo
 MERGES_META, DEFINITION_META = b"lamina.merges", b"lamina.definition"
 MEANINGS_META, SLOTS_META = b"lamina.meanings", b"lamina.slots"
 BY_TIME = b"time"
+BY_GROUP = b"first "
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class StateSchema:
     meanings: tuple[str, ...] = ()  # what each column holds, keys first, if anybody says
     by_time: bool = False
     """Rows live where all keys but the time say, and stand there in the order of time: timers."""
+    group: int = 0
+    """Rows are found by this many columns, the first of the key; 0: by all of them."""
 
     def __post_init__(self) -> None:
         for name in ("key", "value"):
@@ -72,6 +76,8 @@ class StateSchema:
             self._check_time(self.time)
         if self.by_time and (self.time not in self.key.names or len(self.key) < 2):
             raise UsageError("state in the order of time has the time and another column as keys")
+        if self.group and (self.by_time or not 0 < self.group < len(self.key)):
+            raise UsageError(f"rows cannot be found by {self.group} of {len(self.key)} key columns")
 
     @cached_property
     def run(self) -> pa.Schema:
@@ -91,6 +97,8 @@ class StateSchema:
             meta[MEANINGS_META] = encode(list(self.meanings))
         if self.by_time:
             meta[SLOTS_META] = BY_TIME
+        if self.group:
+            meta[SLOTS_META] = BY_GROUP + str(self.group).encode()
         if floor is not None:
             meta[FLOOR_META] = str(floor).encode()
         return pa.schema(
@@ -167,7 +175,7 @@ def schema_of_run(schema: pa.Schema, where: str = "") -> StateSchema:
         _merges(meta, where),
         meta[DEFINITION_META].decode() if DEFINITION_META in meta else None,
         _meanings(meta, len(fields) - SYSTEM_COLUMNS, where),
-        _is_by_time(meta, where),
+        *_slots(meta, int(keys), where),
     )
 
 
@@ -189,11 +197,15 @@ def _meanings(meta: Mapping[bytes, bytes], columns: int, where: str) -> tuple[st
     return tuple(str(each) for each in listed)
 
 
-def _is_by_time(meta: Mapping[bytes, bytes], where: str) -> bool:
-    said = meta.get(SLOTS_META)
-    if said not in (None, BY_TIME):
+def _slots(meta: Mapping[bytes, bytes], keys: int, where: str) -> tuple[bool, int]:
+    """Whether slots are in the order of time; by how many columns rows are found, if not by all."""
+    said = meta.get(SLOTS_META, b"")
+    if said in (b"", BY_TIME):
+        return said == BY_TIME, 0
+    number = said.removeprefix(BY_GROUP)
+    if number == said or not number.isdigit() or not 0 < int(number) < keys:
         raise Corrupt(f"the slots of a run are in an unknown order: {said!r}", where=where)
-    return said is not None
+    return False, int(number)
 
 
 def check_merges_kept(stored: StateSchema, new: StateSchema, what: str) -> None:
@@ -237,6 +249,8 @@ def check_successor(old: StateSchema, new: StateSchema, what: str) -> None:
     if old == new:
         return
     _check_keys(old, new, what)
+    if old.group != new.group:
+        raise StateChanged(f"{what}: rows are found by {new.group} columns, not by {old.group}")
     if old.time != new.time or old.by_time != new.by_time:
         raise StateChanged(f"{what}: rows expire by {new.time!r}, and by {old.time!r} in its state")
     for field in old.value:

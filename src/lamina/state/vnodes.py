@@ -8,6 +8,10 @@ Timers have another slot: the vnode is that of their keys without the time, so t
 those keys do. Then come 36 bits of the time, which are steps of 16.8 seconds, and 20 of the hash.
 What is due of a vnode stands together then, at its beginning.
 
+Rows that are found by a part of their key (the buffered rows of a join) have a third: the vnode and
+32 bits of the hash are those of that part, then come 24 bits of the hash of the whole key. The rows
+of a part stand together then, and nearly all have a slot of their own.
+
 Runs are sorted by slot. With its bits reversed, the low bits that choose the owner come first: so
 the vnodes of any owner, for any P, are one slice of a run.
 """
@@ -29,6 +33,7 @@ _DROPPED_BITS = np.uint64(8)
 _STEP_BITS = 24  # of microseconds
 _STEPS = 1 << 36  # with the epoch in the middle: 18,000 years before it and after it
 _TIMED_HASH_BITS = 20
+_GROUP_BITS, _MEMBER_BITS = 32, 24
 
 Slots: TypeAlias = npt.NDArray[np.uint64]
 Rows: TypeAlias = npt.NDArray[np.int64]
@@ -65,6 +70,32 @@ def timed_slots_of(
     low = hashes.view(np.uint64) >> np.uint64(64 - _TIMED_HASH_BITS)
     slots: Slots = (ranks << _HASH_BITS) | (steps << np.uint64(_TIMED_HASH_BITS)) | low
     return slots
+
+
+def group_slots_of(
+    vnodes: npt.NDArray[np.integer],
+    groups: npt.NDArray[np.integer],
+    hashes: npt.NDArray[np.integer],
+) -> Slots:
+    """The sort key of rows that are found by a part of their key, which *groups* are hashes of."""
+    members = hashes.view(np.uint64) >> np.uint64(64 - _MEMBER_BITS)
+    slots: Slots = _group_starts(vnodes, groups) | members
+    return slots
+
+
+def group_ranges(
+    vnodes: npt.NDArray[np.integer], groups: npt.NDArray[np.integer]
+) -> tuple[Slots, Slots]:
+    """The first and the last slot that the rows of each group may have; sorted, each range once."""
+    firsts = np.unique(_group_starts(vnodes, groups))
+    return firsts, firsts | np.uint64((1 << _MEMBER_BITS) - 1)
+
+
+def _group_starts(vnodes: npt.NDArray[np.integer], groups: npt.NDArray[np.integer]) -> Slots:
+    ranks = REVERSED[vnodes.astype(np.uint8, copy=False)].astype(np.uint64)
+    high = groups.view(np.uint64) >> np.uint64(64 - _GROUP_BITS)
+    starts: Slots = (ranks << _HASH_BITS) | (high << np.uint64(_MEMBER_BITS))
+    return starts
 
 
 def timed_ranges(within: SlotRange, since: int | None, before: int | None) -> tuple[Slots, Slots]:

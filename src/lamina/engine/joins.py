@@ -1,0 +1,83 @@
+"""A join of two streams: what it is, as a plan says it, and which rows it has to wait for.
+
+A row x of the left side and a row y of the right side are a pair if their keys are equal and
+
+    x.at + low <= y.at <= x.at + high
+
+A row is kept while a row that it makes a pair with may still come. Where rows without a partner
+come out too (outer joins, ANTI), or rows that have one come out once (SEMI), a row is *judged* when
+no partner can come any more; so the other side is kept until then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from lamina.format.canonical import encode, sha256_hex
+from lamina.state.merge import Merge
+from lamina.state.vnodes import Mask, Rows
+
+
+class JoinKind(StrEnum):
+    INNER = "INNER"
+    LEFT = "LEFT"
+    RIGHT = "RIGHT"
+    FULL = "FULL"
+    SEMI = "LEFT SEMI"
+    ANTI = "LEFT ANTI"
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether rows of both sides come out together."""
+        return self not in (JoinKind.SEMI, JoinKind.ANTI)
+
+    @property
+    def judges_left(self) -> bool:
+        return self not in (JoinKind.INNER, JoinKind.RIGHT)
+
+    @property
+    def judges_right(self) -> bool:
+        return self in (JoinKind.RIGHT, JoinKind.FULL)
+
+    @property
+    def judges(self) -> bool:
+        """Whether rows come out when no partner can come any more."""
+        return self.judges_left or self.judges_right
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """The step of a join; times are in microseconds."""
+
+    kind: JoinKind
+    low: int
+    high: int
+
+    @property
+    def merges(self) -> tuple[Merge, ...]:
+        return ()
+
+    def definition(self, of: str | None) -> str | None:
+        return sha256_hex(encode([of, "join", self.kind.value, self.low, self.high]))
+
+    @property
+    def delay_us(self) -> int:
+        """How long after its event time a row may come out, by the watermark."""
+        return max(0, self.high, -self.low)
+
+    def due(self, at: Rows, is_right: Mask) -> Rows:
+        """The watermark at which no partner of a row can come any more."""
+        return np.where(is_right, at - self.low, at + self.high) + 1
+
+    def until(self, at: Rows, is_right: Mask) -> Rows:
+        """The watermark at which a row is of no more use: neither new rows nor judged ones ask."""
+        left = max(0, -self.low) if self.kind.judges_right else 0
+        right = max(0, self.high) if self.kind.judges_left else 0
+        return self.due(at, is_right) + np.where(is_right, right, left)
+
+    def is_judged(self, is_right: Mask) -> Mask:
+        judged: Mask = np.where(is_right, self.kind.judges_right, self.kind.judges_left)
+        return judged
