@@ -208,9 +208,29 @@ TIMERS = Golden(  # in the order of time, where their keys without the time are
     epochs=Epochs(2, 5),
     floor=1_767_268_800_000_000,
 )
+GROUPS = Golden(  # found by the first column of the key
+    name="run-groups",
+    schema=StateSchema(
+        pa.schema(
+            [("user", pa.string()), ("_until", pa.timestamp("us", "UTC")), ("_id", pa.int64())]
+        ),
+        pa.schema([("_right", pa.bool_()), ("l0", pa.int32()), ("r0", pa.string())]),
+        "_until",
+        group=1,
+    ),
+    rows=(
+        (0x48635D80D12B22EE, 0, "ann", NOON, 134217728, False, 1, None),
+        (0x48635D80D1664658, 0, "ann", NOON, 134217730, False, 1, None),
+        (0x48635D80D172DE7C, 0, "ann", NOON + dt.timedelta(hours=1), 134217729, True, None, "é"),
+        (0xAB5208B45B74D759, 0, "bob", NOON, 134217731, True, None, ""),
+    ),
+    digest="dc7de5db8466e3ddc4b9b327a7cd68c385467440710c25279e6121212b609a8b",
+    epochs=Epochs(2, 2),
+    floor=1_767_268_800_000_000,
+)
 ALL = pytest.mark.parametrize(
     "golden",
-    [KEYS, WINDOWS, EMPTY, OLD_FILES, FILES, MEANINGS, TIMERS],
+    [KEYS, WINDOWS, EMPTY, OLD_FILES, FILES, MEANINGS, TIMERS, GROUPS],
     ids=lambda golden: golden.name,
 )
 
