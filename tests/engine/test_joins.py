@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from lamina.engine.engine import Engine, EnginePlan, EngineSettings, StreamPlan
 from lamina.engine.joining import AT, RIGHT, columns_of_state
-from lamina.engine.joins import Join, JoinKind
+from lamina.engine.joins import Join
 from lamina.engine.model import OperatorPlan
 from lamina.engine.ports import Limits
 from lamina.engine.timers import timers_name, with_timers
-from lamina.pipeline.model import Emit
+from lamina.pipeline.model import Emit, JoinKind
 from tests.engine.pipelines import (
     DELAY,
     MINUTE,

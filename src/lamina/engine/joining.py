@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from lamina.engine.joins import Join, JoinKind
+from lamina.engine.joins import Join
 from lamina.engine.model import OperatorPlan, OperatorWork, TaskResult, TaskWork
 from lamina.engine.task_state import (
     TIME,
@@ -29,6 +29,7 @@ from lamina.engine.task_state import (
 )
 from lamina.engine.timers import OpenTimers
 from lamina.engine.typed import as_planned
+from lamina.pipeline.model import JoinKind
 from lamina.state.changes import changes, slots_of_keys
 from lamina.state.keys import canonical, normalise
 from lamina.state.partition import StatePartition

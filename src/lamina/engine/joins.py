@@ -12,40 +12,13 @@ no partner can come any more; so the other side is kept until then.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
 from lamina.format.canonical import encode, sha256_hex
+from lamina.pipeline.model import JoinKind
 from lamina.state.merge import Merge
 from lamina.state.vnodes import Mask, Rows
-
-
-class JoinKind(StrEnum):
-    INNER = "INNER"
-    LEFT = "LEFT"
-    RIGHT = "RIGHT"
-    FULL = "FULL"
-    SEMI = "LEFT SEMI"
-    ANTI = "LEFT ANTI"
-
-    @property
-    def has_pairs(self) -> bool:
-        """Whether rows of both sides come out together."""
-        return self not in (JoinKind.SEMI, JoinKind.ANTI)
-
-    @property
-    def judges_left(self) -> bool:
-        return self not in (JoinKind.INNER, JoinKind.RIGHT)
-
-    @property
-    def judges_right(self) -> bool:
-        return self in (JoinKind.RIGHT, JoinKind.FULL)
-
-    @property
-    def judges(self) -> bool:
-        """Whether rows come out when no partner can come any more."""
-        return self.judges_left or self.judges_right
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
     WITH a AS (SELECT ...) SELECT ... FROM a        the blocks  name.a  and  name
     SELECT ... FROM (SELECT ...) AS b               the blocks  name.b  and  name
     SELECT ... UNION ALL SELECT ...                 the blocks  name.1, name.2  and  name
+    SELECT ... FROM a JOIN b ON ...                 the blocks  name.join  and  name
 
 Texts are cut from the user's own, so an error still has its place in the file. A block without
 state is no job of its own: Spark gets it as a part of the block that reads it (spark/streams.py).
@@ -16,6 +17,8 @@ from dataclasses import dataclass, replace
 from lamina.pipeline.aggregates import has_aggregate
 from lamina.pipeline.emits import split_emit
 from lamina.pipeline.expressions import Words, after_dot, closing, sign
+from lamina.pipeline.join_blocks import join_of, text_over_join
+from lamina.pipeline.joins import has_joins
 from lamina.pipeline.keys import Names, read_keys
 from lamina.pipeline.lateness import split_lateness
 from lamina.pipeline.model import NOWHERE, START, Emit, Lateness, Stream
@@ -56,7 +59,9 @@ class _Query:
     def has_others(self) -> bool:
         """Whether it may have queries inside: what is one block is checked later, as it stands."""
         words = self._script().words
-        return sign(words, 0) != "SELECT" or any(word.upper == "SELECT" for word in words[1:])
+        if sign(words, 0) != "SELECT" or any(word.upper == "SELECT" for word in words[1:]):
+            return True
+        return has_joins(words)
 
     def blocks(self) -> Iterator[Stream]:
         """This query as blocks: the last one has its name."""
@@ -76,6 +81,9 @@ class _Query:
             return
         block = self._cut(script, self.stream.name, words, scope)
         select = read_select(block, self.file)
+        if select.joins:
+            yield from self._joined(block, select, scope)
+            return
         if select.inner:
             yield from self._inner(
                 select.script, select.reads[0], select.inner, scope, is_named=True
@@ -141,6 +149,24 @@ class _Query:
         for number, part in enumerate(parts):
             yield from self._inner(script, str(number + 1), _without_brackets(part), scope)
         yield replace(whole, union=tuple(names))
+
+    def _joined(self, block: Stream, select: Select, scope: Mapping[str, str]) -> Iterator[Stream]:
+        """A block for each join, after those of subqueries; then what is computed of them."""
+        assert select.first is not None
+        script, tables = select.script, (select.first, *(each.table for each in select.joins))
+        for table, name in zip(tables, select.reads, strict=True):
+            if table.inner:
+                yield from self._inner(script, name, table.inner, scope, is_named=True)
+        left, before = select.reads[0], select.first.words
+        for number, clause in enumerate(select.joins):
+            last = f" {number + 1}" if len(select.joins) > 1 else ""
+            name = block_name(block.name, f"join{last}")
+            before = (*before, *clause.words)
+            of = join_of(select, clause, left, select.reads[number + 1])
+            cut = self._cut(script, name, before, scope)
+            yield replace(cut, join=of, scope=(), place=cut.place)
+            left = name
+        yield replace(block, select=text_over_join(select), joined=left)
 
     def _cut(self, script: Script, name: str, words: Words, scope: Mapping[str, str]) -> Stream:
         """A piece of the text as a stream."""

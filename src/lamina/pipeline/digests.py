@@ -13,6 +13,7 @@ from lamina.ids import fold
 from lamina.pipeline.expressions import calls
 from lamina.pipeline.model import DeclaredFunction, Lateness, Pipeline, Stream
 from lamina.pipeline.select import Select
+from lamina.pipeline.tokens import read_script
 
 
 def digests_of(pipeline: Pipeline, selects: Mapping[str, Json]) -> dict[str, str]:
@@ -40,12 +41,20 @@ def words_of(
     """
     if stream.python is not None:
         return stream.python.definition()
+    words = select.script.words
+    if stream.join is not None:  # the text of FROM; a WHERE may say what is kept, too
+        words = tuple(
+            word
+            for text in (stream.select, stream.join.where)
+            for word in read_script(text, stream.name).words
+        )
     texts: list[Json] = [
         f"'{word.text}'" if word.is_string else word.text if word.is_quoted else word.text.lower()
-        for word in select.script.words
+        for word in words
     ]
+    if stream.join is not None:
+        texts.append(stream.join.ttl_us)
     values = {name: sha256_hex(value.encode()) for name, value in stream.variables.items()}
-    words = select.script.words
     names = {words[index].text.lower() for index, _ in calls(words)}
     called: dict[str, Json] = {
         name.lower(): each.definition()

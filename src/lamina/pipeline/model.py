@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any
 
 from lamina.format.canonical import Json
@@ -186,6 +186,50 @@ class Lateness:
         return [self.allowed_us, self.rows_to.lower()]
 
 
+class JoinKind(StrEnum):
+    INNER = "INNER"
+    LEFT = "LEFT"
+    RIGHT = "RIGHT"
+    FULL = "FULL"
+    SEMI = "LEFT SEMI"
+    ANTI = "LEFT ANTI"
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether rows of both sides come out together."""
+        return self not in (JoinKind.SEMI, JoinKind.ANTI)
+
+    @property
+    def judges_left(self) -> bool:
+        return self not in (JoinKind.INNER, JoinKind.RIGHT)
+
+    @property
+    def judges_right(self) -> bool:
+        return self in (JoinKind.RIGHT, JoinKind.FULL)
+
+    @property
+    def judges(self) -> bool:
+        """Whether rows come out when no partner can come any more."""
+        return self.judges_left or self.judges_right
+
+
+@dataclass(frozen=True, slots=True)
+class JoinOf:
+    """A block that is a join of two inputs (joins.py): columns of both, under their aliases."""
+
+    kind: JoinKind
+    left: str  # a source, a stream or a block; it may be a join, which has aliases of its own
+    right: str
+    left_alias: str
+    right_alias: str
+    on: str = ""  # the condition, as it was written
+    on_place: Place = field(default=NOWHERE, compare=False)
+    using: tuple[str, ...] = ()  # columns that are equal
+    where: str = ""  # of an inner join: what is asked of the pairs later
+    where_place: Place = field(default=NOWHERE, compare=False)
+    ttl_us: int | None = None  # rows that are further apart in time are no pair
+
+
 @dataclass(frozen=True, slots=True)
 class Stream:
     name: str
@@ -202,6 +246,9 @@ class Stream:
     whole: bool = False  # its window functions are over closed windows (whole_windows.py)
     union: tuple[str, ...] = ()  # the blocks that it puts together; then its text is all of them
     python: FrameFunction | KeyedFunction | None = None  # then it has no SELECT
+    join: JoinOf | None = None  # it is a join, and no SELECT: its text is that of FROM
+    joined: str = ""  # the block that is the join in its FROM
+    state_ttl_us: int | None = None  # rows of its joins are kept this long, whatever ON says
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,11 @@
 """One SELECT block, taken apart by the places of its words; its text is never rewritten.
 
 SELECT [DISTINCT [ON (keys)]] items FROM table [WHERE condition] [GROUP BY keys]
-  [HAVING condition]
-  [QUALIFY row_number() OVER (PARTITION BY keys ORDER BY x) <= n]
+  [HAVING condition] [QUALIFY row_number() OVER (PARTITION BY keys ORDER BY x) <= n]
+  [STATE TTL INTERVAL n]
 
-The table is a source, a stream or a subquery, which is a block of its own (pipeline/blocks.py).
+The table is a source, a stream or a subquery, which is a block of its own (pipeline/blocks.py), and
+so is a join of several.
 Everything else that a SELECT may have in SQL is refused here, by name and with the reason.
 """
 
@@ -15,9 +16,12 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from lamina.errors import BadPipeline
+from lamina.pipeline.cursor import Cursor
 from lamina.pipeline.distinct_on import DistinctOn, read_on, split_order
 from lamina.pipeline.expressions import after_dot, closing, has_implicit_alias, sign
 from lamina.pipeline.grouping import Grouping, read_grouping
+from lamina.pipeline.intervals import read_interval
+from lamina.pipeline.joins import JoinClause, Table, read_joins
 from lamina.pipeline.laterals import Laterals, read_laterals, starts_lateral
 from lamina.pipeline.model import NOWHERE, START, Place, Stream
 from lamina.pipeline.overs import Over, Ranks, read_overs, read_ranks
@@ -41,7 +45,6 @@ REFUSED = {
     "EXCEPT": _TAKES_BACK,
     "INTERSECT": _TAKES_BACK,
     "MINUS": _TAKES_BACK,
-    "JOIN": "joins come later",
     "TABLESAMPLE": "a sample would not be the same after a restart",
     "PIVOT": "write one FILTER aggregate for each column",
     "UNPIVOT": "use stack() in a stream of its own",
@@ -84,6 +87,10 @@ class Select:
     laterals: Laterals = field(default_factory=Laterals)
     from_end: int = 0  # where the text of FROM ends
     is_python: bool = False  # no SELECT at all: what its columns are of is not known
+    joins: tuple[JoinClause, ...] = ()  # with the tables that follow the first one
+    first: Table | None = None  # the first one, if there are joins
+    state_ttl_us: int | None = None
+    end: int = 0  # of the text that is a SELECT to Spark
     is_whole: bool = False  # it is computed of whole windows, all rows of each at once
     on: DistinctOn | None = None  # of DISTINCT ON
 
@@ -105,12 +112,17 @@ def read_select(stream: Stream, file: str) -> Select:
         file, place = f"stream {stream.name}", START
     else:
         place = stream.place
-    if stream.union or stream.python is not None:
+    if stream.union or stream.python is not None or stream.join is not None:
         text = f"SELECT * FROM {quoted(stream.name)}"  # noqa: S608  a name in quotes
-        every = _read(text, file, place, stream.name, ())
-        reads = stream.union if stream.python is None else stream.python.inputs
-        return replace(every, reads=reads, is_python=stream.python is not None)
-    select = _read(stream.select, file, place, stream.name, stream.scope)
+        every = _read(text, file, place, (stream.name, ""), ())
+        reads = stream.union
+        if stream.python is not None:
+            reads = stream.python.inputs
+        elif stream.join is not None:
+            reads = (stream.join.left, stream.join.right)
+        return replace(every, reads=reads, is_python=not stream.union)
+    names = (stream.name, stream.joined)
+    select = _read(stream.select, file, place, names, stream.scope)
     return replace(select, ranked=None, not_ranked=None, is_whole=True) if stream.whole else select
 
 
@@ -126,24 +138,40 @@ def quoted(name: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _read(
-    text: str, file: str, origin: Place, name: str, scope: tuple[tuple[str, str], ...]
+    text: str,
+    file: str,
+    origin: Place,
+    names: tuple[str, str],
+    scope: tuple[tuple[str, str], ...],
 ) -> Select:
+    """*names* are its own, and that of the block that its FROM is, if it has joins."""
+    name, joined = names
     script = read_script(text, file, origin)
-    words = script.words
-    if sign(words, 0) != "SELECT":
+    given, state_ttl_us = _state_ttl(script, script.words)
+    if sign(given, 0) != "SELECT":
         raise script.bad(
             f"a stream must begin with SELECT, not with {text[:20]!r}",
             0,
         )
-    words, order = split_order(words)
+    words, order = split_order(given)
     clauses = _clauses(script, words)
-    inner = _subquery(clauses["FROM"])
-    for index, word in enumerate(script.words):
+    first, joins = read_joins(script, clauses["FROM"]) or (None, ())
+    if state_ttl_us is not None and not joins:
+        raise script.bad("STATE TTL without a join", words[-1], "Leave it out")
+    inner = () if joins else _subquery(clauses["FROM"])
+    inside = [inner, *((first.inner, *(each.table.inner for each in joins)) if first else ())]
+    for index, word in enumerate(given):
         if index in (0, len(words)):  # SELECT, and the ORDER BY of a DISTINCT ON
             continue
-        if not inner or not inner[0].start <= word.start < inner[-1].end:
-            _refuse(script, script.words, index)
-    table, alias, laterals = _table(script, clauses["FROM"], words[0], inner, name)
+        if not any(each and each[0].start <= word.start < each[-1].end for each in inside):
+            _refuse(script, given, index)
+    if first is not None:
+        table, alias = _whole(clauses["FROM"], joined or first.word.text), None
+        laterals: tuple[Word, ...] = ()
+        reads = (joined,) if joined else _reads(first, joins, dict(scope), name)
+    else:
+        table, alias, laterals = _table(script, clauses["FROM"], words[0], inner, name)
+        reads = (table.text if inner else dict(scope).get(table.text.lower(), table.text),)
     distinct, on, listed = _distinct(script, clauses["SELECT"], order)
     items = tuple(_item(script, item) for item in _by_comma(script, listed, words[0]))
     overs = tuple(read_overs(words, inner))
@@ -160,7 +188,7 @@ def _read(
         clauses["WHERE"],
         grouping.keys,
         clauses["HAVING"],
-        (table.text if inner else dict(scope).get(table.text.lower(), table.text),),
+        reads,
         inner,
         distinct,
         ranks.ranked,
@@ -169,8 +197,37 @@ def _read(
         grouping,
         read_laterals(script, laterals),
         clauses["FROM"][-1].end,
+        joins=() if joined else joins,
+        first=None if joined else first,
+        state_ttl_us=state_ttl_us,
+        end=given[-1].end,
         on=on,
     )
+
+
+def _state_ttl(script: Script, words: tuple[Word, ...]) -> tuple[tuple[Word, ...], int | None]:
+    """A query without its STATE TTL, and how long that is."""
+    for index in range(1, len(words) - 2):
+        said = [word.upper for word in words[index : index + 3]]
+        if said == ["STATE", "TTL", "INTERVAL"] and not words[index].depth:
+            cursor = Cursor(script, words[index + 2 :])
+            length = read_interval(cursor, after="STATE TTL")
+            cursor.end("STATE TTL")
+            return words[:index], length
+    return words, None
+
+
+def _whole(words: tuple[Word, ...], name: str) -> Word:
+    """All tables of FROM as one, which is the block that joins them."""
+    return replace(words[0], text=name, end=words[-1].end, is_quoted=True)
+
+
+def _reads(
+    first: Table, joins: tuple[JoinClause, ...], scope: dict[str, str], name: str
+) -> tuple[str, ...]:
+    """What the tables of FROM are; of a subquery the block that it is."""
+    tables = (first, *(each.table for each in joins))
+    return tuple(each.read(scope) or block_name(name, each.alias.lower()) for each in tables)
 
 
 def _distinct(
@@ -219,8 +276,6 @@ def _refuse_clause(script: Script, words: tuple[Word, ...], index: int) -> None:
     if name == "WINDOW" and named:
         raise script.bad("WINDOW in a stream", word, "Write it in the brackets of OVER (...)")
     if name not in REFUSED or before == "AS" or (name == "EXCEPT" and before == "*"):
-        return
-    if name == "JOIN" and sign(words, index + 1) == "LATERAL":
         return
     raise script.bad(f"{name} in a stream: {REFUSED[name]}", word, _NAME if name.isalpha() else "")
 
