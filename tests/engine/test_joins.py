@@ -189,7 +189,7 @@ def test_every_join_has_the_rows_of_a_plain_model(
     partitions: int,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    step = Join(kind, low * SECOND, (low + length) * SECOND)
+    step = Join(kind, low * SECOND, (low + length) * SECOND, 2)
     data = (random_rows(seed, 140, keys), random_rows(seed + 1, 140, keys))
     world = world_of(tmp_path_factory.mktemp("join"), step, data, limit=limit)
     world.finish(partitions=partitions)
@@ -201,7 +201,7 @@ def test_every_join_has_the_rows_of_a_plain_model(
 def test_killed_and_rescaled_no_row_is_lost_or_comes_twice(
     kind: JoinKind, place: str, tmp_path: Path
 ) -> None:
-    step = Join(kind, -20 * SECOND, 40 * SECOND)
+    step = Join(kind, -20 * SECOND, 40 * SECOND, 2)
     data = (random_rows(7, 300, 9), random_rows(8, 300, 9))
     world = world_of(tmp_path, step, data, limit=15)
     for nth, partitions in ((2, 2), (3, 8), (4, 4), (5, 1), (2, 16)):
@@ -215,7 +215,7 @@ def test_killed_and_rescaled_no_row_is_lost_or_comes_twice(
 
 
 def test_nothing_is_kept_of_a_join_that_is_drained(tmp_path: Path) -> None:
-    step = Join(JoinKind.FULL, 0, 60 * SECOND)
+    step = Join(JoinKind.FULL, 0, 60 * SECOND, 2)
     data = (random_rows(3, 100, 5), random_rows(4, 100, 5))
     world = world_of(tmp_path, step, data, limit=20)
     engine = world.open()
@@ -228,7 +228,7 @@ def test_nothing_is_kept_of_a_join_that_is_drained(tmp_path: Path) -> None:
 
 def test_rows_are_kept_only_while_a_partner_can_come(tmp_path: Path) -> None:
     """A right row is of no use once the watermark has passed it; a left one for a minute more."""
-    step = Join(JoinKind.INNER, 0, 60 * SECOND)
+    step = Join(JoinKind.INNER, 0, 60 * SECOND, 2)
     rows: list[Row] = [("k", i, 10 * MINUTE + i * SECOND) for i in range(400)]
     world = world_of(tmp_path, step, (rows, rows), limit=10)
     world.settings = replace(world.settings, drain=False)
@@ -245,7 +245,7 @@ def test_a_key_with_many_rows_comes_out_in_batches_of_a_bounded_size(
 ) -> None:
     monkeypatch.setattr("lamina.engine.joining.PAIRS_MAX", 100)
     sizes: list[int] = []
-    step = Join(JoinKind.INNER, -MINUTE, MINUTE)
+    step = Join(JoinKind.INNER, -MINUTE, MINUTE, 2)
     rows: list[Row] = [("k", i, 10 * MINUTE + i) for i in range(60)]
     world = world_of(tmp_path, step, (rows, rows), limit=60)
 

@@ -214,7 +214,8 @@ class _Joined:
         """Rows of both sides beside each other; -1 is none."""
         sides = [pa.array(rows, mask=rows < 0) for rows in (left, right)]
         columns = [
-            self.rows.column(field.name).take(sides[field.name.startswith("r")]) for field in schema
+            self.rows.column(field.name).take(sides[number >= self.step.left])
+            for number, field in enumerate(schema)
         ]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 

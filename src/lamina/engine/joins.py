@@ -28,6 +28,7 @@ class Join:
     kind: JoinKind
     low: int
     high: int
+    left: int  # so many columns of the output are of the left side: the first
 
     @property
     def merges(self) -> tuple[Merge, ...]:

@@ -28,7 +28,26 @@ def join_of(select: Select, clause: JoinClause, left: str, right: str) -> JoinOf
         script.slice(where),
         script.place(where[0].start if where else 0),
         select.state_ttl_us,
+        tuple(sorted({word.text.lower() for word in script.words if word.is_name})),
+        tuple(sorted(_whole(select))),
     )
+
+
+def _whole(select: Select) -> set[str]:
+    """Tables that the SELECT takes all columns of: with a `*`, or as a value."""
+    assert select.first is not None
+    words = select.script.words
+    aliases = {each.alias.lower() for each in (select.first, *(c.table for c in select.joins))}
+    if any(_star(item.words) is not None for item in select.items):
+        return aliases
+    tables = range(select.table.start, select.table.end)
+    found: set[str] = set()
+    for index, word in enumerate(words):
+        name, follows = word.text.lower(), sign(words, index + 1)
+        if name in aliases and word.start not in tables and sign(words, index - 1) != ".":
+            is_all = follows != "." or sign(words, index + 2) == "*"
+            found |= {name} if is_all else set()
+    return found
 
 
 def text_over_join(select: Select) -> str:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from lamina.errors import BadPipeline
 from lamina.pipeline.expressions import Words, is_reference, sign
 from lamina.pipeline.intervals import delay_us, micros
+from lamina.pipeline.select import quoted
 from lamina.pipeline.tokens import Script, Word
 
 LEFT, RIGHT = 0, 1
@@ -46,6 +47,7 @@ class Condition:
     high: int | None = None
     sides: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     pairs: tuple[str, ...] = ()
+    times: tuple[str, str] = ("", "")  # the event times that the bounds are of
     first_pair: Word | None = field(default=None, compare=False)
 
     def bounded(self, low: int | None, high: int | None) -> tuple[int | None, int | None]:
@@ -68,6 +70,8 @@ class Conditions:
 
     script: Script
     sides: tuple[Sequence[Relation], Sequence[Relation]]
+    times: list[str] = field(default_factory=lambda: ["", ""])
+    """The event time of each side that bounds are of: the first that one is of."""
 
     def read(self, words: Words) -> Condition:
         """All parts of a condition that AND puts together."""
@@ -89,7 +93,8 @@ class Conditions:
                 pairs.append(text)
                 first = first or part[0]
         sides = (tuple(texts[LEFT]), tuple(texts[RIGHT]))
-        return Condition(tuple(keys), found.low, found.high, sides, tuple(pairs), first)
+        times = (self.times[LEFT], self.times[RIGHT])
+        return Condition(tuple(keys), found.low, found.high, sides, tuple(pairs), times, first)
 
     def _part(self, words: Words) -> _Part:
         """The bounds and the key that a part says, if any."""
@@ -105,13 +110,15 @@ class Conditions:
         return said
 
     def _add(self, said: _Part, left: Words, compared: str, right: Words) -> None:
-        x, y = self._time(left), self._time(right)
+        times = self._time(left), self._time(right)
         if compared == "=":
             said.keys.append((self.script.slice(left), self.script.slice(right)))
-        elif x is None or y is None:
+        elif None in times or not self._are_chosen(times):
             said.is_all = False
-        if x is None or y is None:
+        if times[0] is None or times[1] is None or not self._are_chosen(times):
             return
+        self.times[:] = [times[0][0], times[1][0]]
+        x, y = times[0][1], times[1][1]
         if compared in ("=", "<", "<="):
             said.low = x - y + (compared == "<")
         if compared in ("=", ">", ">="):
@@ -145,26 +152,36 @@ class Conditions:
         message = f"the column {word.text!r} is ambiguous: there are {listed}"
         return self.script.bad(message, word, "Write which one it is")
 
-    def _time(self, words: Words) -> int | None:
-        """Of an event time, more or less an interval: the interval; None if it is anything else."""
+    def _are_chosen(self, times: tuple[tuple[str, int] | None, tuple[str, int] | None]) -> bool:
+        """Whether bounds of these times can be put together with those before."""
+        pairs = zip(self.times, times, strict=True)
+        return all(time is not None and chosen in ("", time[0]) for chosen, time in pairs)
+
+    def _time(self, words: Words) -> tuple[str, int] | None:
+        """An event time and an interval that is added to it; None if it is anything else."""
         words = _stripped(words)
         at = next((i for i in range(len(words)) if words[i].upper in ("+", "-")), len(words))
         path, rest = _stripped(words[:at]), words[at:]
-        if not self._is_time(path):
+        column = self._column(path)
+        if column is None:
             return None
         if not rest:
-            return 0
+            return column, 0
         length = _interval(_stripped(rest[1:]))
         if length is None:
             return None
-        return length if rest[0].upper == "+" else -length
+        return column, length if rest[0].upper == "+" else -length
 
-    def _is_time(self, path: Words) -> bool:
+    def _column(self, path: Words) -> str | None:
+        """The event time that a path is, with its table."""
         names = [word.text.lower() for word in path]
-        every = [each for side in self.sides for each in side]
-        if len(path) == 3 and path[1].upper == ".":
-            return any(each.alias.lower() == names[0] and names[2] in each.times for each in every)
-        return len(path) == 1 and any(names[0] in each.times for each in every)
+        for each in (each for side in self.sides for each in side):
+            is_here = len(path) == 1 and each.has(names[0])
+            if len(path) == 3 and path[1].upper == ".":
+                is_here = each.alias.lower() == names[0]
+            if is_here and names[-1] in each.times:
+                return f"{quoted(each.alias)}.{quoted(names[-1])}"
+        return None
 
 
 def _conjuncts(words: Words) -> Iterator[Words]:

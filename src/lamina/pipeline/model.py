@@ -228,6 +228,10 @@ class JoinOf:
     where: str = ""  # of an inner join: what is asked of the pairs later
     where_place: Place = field(default=NOWHERE, compare=False)
     ttl_us: int | None = None  # rows that are further apart in time are no pair
+    mentioned: tuple[
+        str, ...
+    ] = ()  # names in the SELECT, in lower case: other columns are not kept
+    whole: tuple[str, ...] = ()  # aliases of tables of which every column is kept, in lower case
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,15 @@ class Aggregation:
     late: Stateless | None = None
     """The rows of the input of which a window ends before `FLOOR`, a column that is added to it."""
 
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The outputs that are the end of the window, as it is."""
+        if self.time is None:
+            return ()
+        end = self.time.removesuffix("_end")
+        pairs = zip(self._final[0], self.outputs, strict=True)
+        return tuple(name for text, name in pairs if text.lower() == f"{end}.end")
+
     def filled(self, variables: Mapping[str, str]) -> Aggregation:
         """With the values of its variables, which may be secrets."""
         if not variables:

@@ -32,10 +32,11 @@ from lamina.pipeline.variables import filled
 from lamina.spark.compiling_first import Firsts
 from lamina.spark.compiling_frames import compile_frames
 from lamina.spark.compiling_groups import INPUT, Groups
+from lamina.spark.compiling_joins import compile_join
 from lamina.spark.compiling_keyed import compile_keyed
 from lamina.spark.frames import view
 from lamina.spark.internals import arrow_schema, empty_frame, is_aggregate
-from lamina.spark.known import Known, change_of, output_of, times_of
+from lamina.spark.known import Known, change_of, ends_of, output_of, times_of
 from lamina.spark.plan_checks import (
     check_change,
     check_keys,
@@ -118,6 +119,13 @@ class _Compiler:
         )
         sources = frozenset(source for each in inputs for source in each.sources)
         lateness_us = max(each.lateness_us for each in inputs) + stream.late.allowed_us
+        if stream.join is not None:
+            joined = compile_join(self.spark, stream, inputs, reading, self.file)
+            self._add(
+                joined.stream, stream, meaning, sources, joined.output, lateness_us=lateness_us
+            )
+            self._known[stream.name] = joined.known(inputs, sources, meaning, lateness_us)
+            return
         if stream.late_of:
             parts, made = [], self._late_rows(stream, reading, inputs)
         else:
@@ -141,6 +149,7 @@ class _Compiler:
             lateness_us,
             made if is_inlined else None,
             max(each.delay_us for each in inputs),
+            ends_of(made),
         )
 
     def _add(
@@ -203,7 +212,7 @@ class _Compiler:
 
     def _schema(self, name: str) -> StructType:
         known = self._known.get(name)
-        return known.schema if known is not None else self.streams[name].output
+        return self.streams[name].output if known is None else known.stored or known.schema
 
     def _late_rows(self, stream: Stream, reading: Reading, inputs: Sequence[Known]) -> SparkStream:
         """The rows that its stream has left out, of what that reads."""

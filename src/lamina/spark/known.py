@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from lamina.engine.ports import Change, Output
 from lamina.format.canonical import Json
+from lamina.pipeline.join_conditions import Relation
 from lamina.pipeline.model import Emit
 from lamina.pipeline.nesting import has_star, name_of, plain_column
 from lamina.pipeline.plans import Aggregation
@@ -30,6 +31,9 @@ class Known:
     lateness_us: int = 0  # its rows come out this much after the watermark, at the latest
     inlined: SparkStream | None = None  # a block that is a part of what reads it
     delay_us: int = 0  # of the watermark: the longest of its sources
+    ends: frozenset[str] = frozenset()  # its columns that are ends of closed windows
+    relations: tuple[Relation, ...] = ()  # of a join: the tables that it has
+    stored: StructType | None = None  # its rows as they are staged, if readers see others
 
 
 def times_of(select: Select, made: SparkStream, inputs: Sequence[Known]) -> frozenset[str]:
@@ -44,9 +48,29 @@ def times_of(select: Select, made: SparkStream, inputs: Sequence[Known]) -> froz
         return frozenset(made.output.names[i].lower() for i in set.intersection(*places))
     if isinstance(made.plan, Aggregation) and not made.plan.is_distinct:
         return frozenset()
-    (before,) = (each.times for each in inputs)
+    (read,) = inputs
     passed = _passed_on(select, made)
-    return frozenset(passed[name].lower() for name in before if name in passed)
+    if read.relations:
+        return frozenset(_times_of_tables(select, read.relations))
+    return frozenset(passed[name].lower() for name in read.times if name in passed)
+
+
+def _times_of_tables(select: Select, tables: Sequence[Relation]) -> Iterator[str]:
+    """Items that are the event time of a table of a join: `x.ts`, or `ts` if only one has it."""
+    for item in select.items:
+        name, words = name_of(item), [word.text.lower() for word in item.words]
+        for each in tables:
+            path = words[-1:] if len(words) == 1 else [each.alias.lower(), ".", words[-1]]
+            if name is not None and words == path and words[-1] in each.times:
+                yield name
+
+
+def ends_of(made: SparkStream) -> frozenset[str]:
+    """Columns that are the ends of windows, of a stream whose rows come when they close."""
+    if not isinstance(made.plan, Aggregation) or made.operator is None:
+        return frozenset()
+    closes = made.operator.emit is Emit.ON_WINDOW_CLOSE
+    return frozenset(map(str.lower, made.plan.ends)) if closes else frozenset()
 
 
 def _passed_on(select: Select, made: SparkStream) -> dict[str, str]:

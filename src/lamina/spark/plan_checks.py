@@ -105,6 +105,15 @@ def check_keys(select: Select, keys: Iterable[tuple[str, int]], analysed: Analys
             )
 
 
+def check_deterministic(frame: DataFrame, bad: Bad) -> None:
+    """Of the rows of a join: a task that is tried again has the same, on the same owner."""
+    if not AnalysedPlan(frame).is_all_deterministic():
+        raise bad(
+            "the condition of a join with a function that gives other values again",
+            "Compute it in a stream of its own, whose rows are kept, and join that",
+        )
+
+
 def refused_type(kind: DataType) -> str | None:
     """Why values of this type cannot be keys; None if they can."""
     if isinstance(kind, StructType):

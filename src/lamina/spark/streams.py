@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from lamina.engine.joining import AT, RIGHT
 from lamina.engine.model import OperatorPlan
 from lamina.engine.ports import CHANGE, DELETE, INSERT, NEW, OLD
 from lamina.engine.taking_back import TAKEN_BACK
@@ -25,6 +26,7 @@ from lamina.pipeline.plans import FLOOR, Aggregation, Stateless
 from lamina.pipeline.select import quoted
 from lamina.spark.frame_functions import FramePlan
 from lamina.spark.internals import query
+from lamina.spark.joins import JoinPlan
 
 SUMMED = (LongType, DecimalType)
 """Types of sums whose value does not depend on the order."""
@@ -82,7 +84,7 @@ class SparkStream:
 
     name: str
     reading: Reading
-    plan: Stateless | Aggregation | FramePlan | KeyedPlan
+    plan: Stateless | Aggregation | FramePlan | KeyedPlan | JoinPlan
     output: StructType
     arrow_output: bytes
     schemas: Mapping[str, StructType] = field(default_factory=dict)  # of its inputs
@@ -93,6 +95,7 @@ class SparkStream:
     of_bad_rows: bool = False  # it reads what is wrong with a source, not what is right
     changing: frozenset[str] = frozenset()  # inputs whose rows are changes
     makes_rows: bool = False  # of one row it may make several
+    over: tuple[Reading, Reading] | None = None  # of a join: what each side reads
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -101,7 +104,7 @@ class SparkStream:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        if isinstance(self.plan, KeyedPlan):
+        if isinstance(self.plan, (KeyedPlan, JoinPlan)):
             return self.plan.keys
         assert isinstance(self.plan, Aggregation)
         return self.plan.keys or (ALL,)
@@ -109,8 +112,10 @@ class SparkStream:
     @property
     def meanings(self) -> tuple[str, ...]:
         """What each column of the state holds, keys first."""
+        named = tuple(self.state.names if self.state is not None else ())
+        if isinstance(self.plan, JoinPlan):
+            return named
         if isinstance(self.plan, KeyedPlan):
-            named = tuple(self.state.names if self.state is not None else ())
             return self.plan.meanings or named
         assert isinstance(self.plan, Aggregation)
         return self.plan.meanings if self.plan.keys else ("all rows", *self.plan.meanings)
@@ -126,6 +131,8 @@ class SparkStream:
         """What of the state's rows is the output, column by column, if it is nothing else."""
         if isinstance(self.plan, KeyedPlan):
             return self.plan.outputs
+        if isinstance(self.plan, JoinPlan):
+            return None if self.plan.pairs else self.plan.columns
         return self.plan.columns if isinstance(self.plan, Aggregation) else None
 
     @property
@@ -133,6 +140,8 @@ class SparkStream:
         """As `placed` gives them."""
         if isinstance(self.plan, KeyedPlan):
             return list(self.plan.rows)
+        if isinstance(self.plan, JoinPlan):
+            return [*self.plan.keys, RIGHT, AT, *self.plan.columns]
         assert self.state is not None
         rows = [ROWS] if isinstance(self.plan, Aggregation) and self.plan.time is not None else []
         return [*self.state.names, *rows, *([TAKEN_BACK] if self.changing else [])]
@@ -167,6 +176,10 @@ class SparkStream:
         hint = f"/*+ REPARTITION({partitions}, {', '.join(map(quoted, self.keys))}) */"
         if isinstance(self.plan, KeyedPlan):
             return f"SELECT {hint} * FROM {self.reading.sql(views)}"
+        if isinstance(self.plan, JoinPlan):
+            assert self.over is not None
+            sides = (each.sql(views) for each in self.over)
+            return f"SELECT {hint} * FROM ({self.plan.sql(*sides)})"
         text = self.rows(views) if of_rows else self.partial(views)
         if self.changing:
             text = self._signed(text, self.partial(taken_back))
@@ -212,6 +225,8 @@ class SparkStream:
         return new, old
 
     def final(self, view_name: str, carry: str = "", number: str = "") -> str:
+        if isinstance(self.plan, JoinPlan):
+            return self.plan.final(view_name, carry)
         assert isinstance(self.plan, Aggregation)
         return self.plan.final(view_name, carry, number)
 

@@ -1,0 +1,111 @@
+"""Joins of streams: run in epochs, all in one pipeline, equal to one batch over all rows."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lamina.errors import BadPipeline
+from tests.spark.running import Place, Run, batch, comparable, compiled
+
+ORDERS = "id BIGINT, state STRING, total DECIMAL(9,2), ratio DOUBLE, ts TIMESTAMP"
+PAYMENTS = "order_id INT, amount DECIMAL(9,2), ratio DOUBLE, kind STRING, ts TIMESTAMP"
+MARK = "WATERMARK ts DELAY OF INTERVAL 3 HOURS"  # nothing that is made here is late
+WITHIN = "p.ts BETWEEN o.ts - INTERVAL 5 MINUTES AND o.ts + INTERVAL 10 MINUTES"
+QUERIES = {
+    "inner": f"SELECT o.id, p.amount, o.ts AS o_ts, p.ts FROM o JOIN p ON o.id = p.order_id AND {WITHIN}",
+    "names": "SELECT id, state, amount FROM o INNER JOIN p ON order_id = id AND p.ts >= o.ts "
+    "AND p.ts < o.ts + INTERVAL '8' MINUTES WHERE amount > 2 AND state IS NOT NULL",
+    "commas": f"SELECT x.id, p.kind FROM o AS x, p WHERE x.id = p.order_id AND "
+    f"{WITHIN.replace('o.', 'x.')} AND x.state = 'a'",
+    "lefts": f"SELECT o.id, o.state, p.kind, p.amount FROM o LEFT JOIN p ON o.id = p.order_id AND {WITHIN}",
+    "rights": f"SELECT o.id, o.total, p.* FROM o RIGHT OUTER JOIN p ON o.id = p.order_id AND {WITHIN}",
+    "fulls": f"SELECT o.id, p.order_id AS pid, coalesce(o.state, 'none') AS s FROM o FULL JOIN p "
+    f"ON o.id = p.order_id AND {WITHIN} AND o.state = 'a' AND p.kind <> 'x'",
+    "semis": f"SELECT o.* FROM o LEFT SEMI JOIN p ON o.id = p.order_id AND {WITHIN} AND p.kind = 'x'",
+    "antis": f"SELECT o.id, o.ts FROM o LEFT ANTI JOIN p ON o.id = p.order_id AND {WITHIN} "
+    "AND o.state = 'a'",
+    "pairs": f"SELECT o.id, o.total, p.amount FROM o JOIN p ON o.id = p.order_id AND {WITHIN} "
+    "AND p.amount < o.total",
+    "doubles": f"SELECT o.ratio, p.ratio AS pr, o.id FROM o JOIN p ON o.ratio = p.ratio AND {WITHIN}",
+    "groups": f"SELECT o.state, count(*) AS n, sum(p.amount) AS paid FROM o JOIN p "
+    f"ON o.id = p.order_id AND {WITHIN} GROUP BY o.state",
+    "windows": "SELECT window.start AS at, o.state, count(*) AS n FROM o LEFT JOIN p "
+    f"ON o.id = p.order_id AND {WITHIN} GROUP BY window(o.ts, '10 minutes'), o.state",
+    "selves": "SELECT a.id, a.ts AS at, b.ts AS bt FROM o a JOIN o b ON a.id = b.id AND a.state = b.state "
+    "AND b.ts BETWEEN a.ts AND a.ts + INTERVAL 3 MINUTES",
+    "three": f"SELECT o.id, p.amount, q.state FROM o JOIN p ON o.id = p.order_id AND {WITHIN} "
+    "LEFT JOIN (SELECT id, state, ts FROM o WHERE total > 3) q ON q.id = p.order_id AND "
+    "q.ts BETWEEN p.ts AND p.ts + INTERVAL 4 MINUTES",
+    "stars": "SELECT * FROM (SELECT id, ts FROM o) a JOIN (SELECT order_id, ts AS paid FROM p) b "
+    "ON a.id = b.order_id AND b.paid BETWEEN a.ts AND a.ts + INTERVAL 2 MINUTES",
+    "equal": "SELECT a.at, a.n, b.n AS m FROM "
+    "(SELECT window.end AS at, state, count(*) AS n FROM o GROUP BY window(ts, '10 minutes'), state) a "
+    "FULL JOIN (SELECT window.end AS at, kind, count(*) AS n FROM p "
+    "GROUP BY window(ts, '10 minutes'), kind) b ON a.at = b.at AND a.state = b.kind",
+    "using_": f"SELECT o.ratio AS r, o.id, p.kind FROM o JOIN p USING (ratio) WHERE {WITHIN}",
+}
+EMITS = {"groups": "EMIT ON UPDATE", "windows": "EMIT ON WINDOW CLOSE"}
+
+
+def orders_of(rng: random.Random, count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": rng.choice([None, *range(12)]),
+            "state": rng.choice(["a", "b", "x", None]),
+            "total": rng.choice([None, "1.25", "7.50", "-3.00"]),
+            "ratio": rng.choice([None, "NaN", -0.0, 0.0, 1.5, 2.5]),
+            "ts": _time(rng),
+        }
+        for _ in range(count)
+    ]
+
+
+def payments_of(rng: random.Random, count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "order_id": rng.choice([None, *range(12)]),
+            "amount": rng.choice([None, "1.25", "5.00", "9.99"]),
+            "ratio": rng.choice([None, "NaN", -0.0, 0.0, 1.5, 3.5]),
+            "kind": rng.choice(["x", "a", "ü", None]),
+            "ts": _time(rng),
+        }
+        for _ in range(count)
+    ]
+
+
+def _time(rng: random.Random) -> str:
+    return f"2024-01-01T{rng.randint(0, 1):02}:{rng.randint(0, 59):02}:{rng.randint(0, 59):02}Z"
+
+
+def text_of(queries: dict[str, str], mark: str = MARK) -> str:
+    return (
+        f"CREATE SOURCE o ({ORDERS}) USING json OPTIONS (path 'orders/in') {mark};\n"
+        f"CREATE SOURCE p ({PAYMENTS}) USING json OPTIONS (path 'payments/in') {mark};\n"
+        + "".join(
+            f"CREATE STREAM {name} AS {query} {EMITS.get(name, '')};\n"
+            f"CREATE SINK out_{name} FROM {name} USING parquet OPTIONS (path '{name}');\n"
+            for name, query in queries.items()
+        )
+    )
+
+
+def cut(rows: list[dict[str, Any]], epochs: int) -> list[list[dict[str, Any]]]:
+    return [rows[number::epochs] for number in range(epochs)]
+
+
+def test_every_join_equals_one_batch_over_all_rows(spark: Any, tmp_path: Path) -> None:
+    rng = random.Random(11)
+    Place(tmp_path / "orders").put_json(cut(orders_of(rng, 90), 3))
+    Place(tmp_path / "payments").put_json(cut(payments_of(rng, 90), 4))
+    place = Place(tmp_path)
+    Run(spark, place, drain=True)(text_of(QUERIES))
+    spark.read.schema(ORDERS).json(f"{tmp_path}/orders/in").createOrReplaceTempView("o")
+    spark.read.schema(PAYMENTS).json(f"{tmp_path}/payments/in").createOrReplaceTempView("p")
+    for name, query in QUERIES.items():
+        found = place.latest(1, name) if name == "groups" else place.rows(name)
+        assert comparable(found) == comparable(batch(spark, query)), name
+        assert found, name
