@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamina.engine.engine import Engine, EnginePlan, EngineSettings, StreamPlan
-from lamina.engine.joining import AT, RIGHT, columns_of_state
+from lamina.engine.joining import columns_of_state
 from lamina.engine.joins import Join
 from lamina.engine.model import OperatorPlan
 from lamina.engine.ports import Limits
@@ -24,7 +24,6 @@ from tests.engine.pipelines import (
     DELAY,
     MINUTE,
     SECOND,
-    TIME,
     Bomb,
     Killed,
     Row,
@@ -133,7 +132,8 @@ class Model:
         return found
 
     def _is_within(self, x: Row, y: Row) -> bool:
-        assert x[2] is not None and y[2] is not None
+        assert x[2] is not None
+        assert y[2] is not None
         return x[2] + self.step.low <= y[2] <= x[2] + self.step.high
 
     def _on_time(self, *sides: Sequence[Row]) -> list[list[Row]]:
@@ -169,8 +169,18 @@ def live(engine: Engine, name: str) -> int:
     return sum(partition.statistics(count=True).live or 0 for partition in partitions)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@given(
+@dataclass(frozen=True)
+class Drawn:
+    seed: int
+    keys: int
+    limit: int
+    low: int
+    length: int
+    partitions: int
+
+
+DRAWN = st.builds(
+    Drawn,
     seed=st.integers(0, 1 << 30),
     keys=st.integers(1, 12),
     limit=st.integers(5, 70),
@@ -178,22 +188,19 @@ def live(engine: Engine, name: str) -> int:
     length=st.integers(0, 120),
     partitions=st.sampled_from([1, 2, 8]),
 )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(drawn=DRAWN)
 @settings(max_examples=10, deadline=None)
 def test_every_join_has_the_rows_of_a_plain_model(
-    kind: JoinKind,
-    seed: int,
-    keys: int,
-    limit: int,
-    low: int,
-    length: int,
-    partitions: int,
-    tmp_path_factory: pytest.TempPathFactory,
+    kind: JoinKind, drawn: Drawn, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    step = Join(kind, low * SECOND, (low + length) * SECOND, 2)
-    data = (random_rows(seed, 140, keys), random_rows(seed + 1, 140, keys))
-    world = world_of(tmp_path_factory.mktemp("join"), step, data, limit=limit)
-    world.finish(partitions=partitions)
-    assert got(world) == Model(step, limit).expected(data)
+    step = Join(kind, drawn.low * SECOND, (drawn.low + drawn.length) * SECOND, 2)
+    data = (random_rows(drawn.seed, 140, drawn.keys), random_rows(drawn.seed + 1, 140, drawn.keys))
+    world = world_of(tmp_path_factory.mktemp("join"), step, data, limit=drawn.limit)
+    world.finish(partitions=drawn.partitions)
+    assert got(world) == Model(step, drawn.limit).expected(data)
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -220,7 +227,8 @@ def test_nothing_is_kept_of_a_join_that_is_drained(tmp_path: Path) -> None:
     world = world_of(tmp_path, step, data, limit=20)
     engine = world.open()
     run_out(engine, epochs=4)
-    assert live(engine, "joined") and live(engine, timers_name("joined"))
+    assert live(engine, "joined")
+    assert live(engine, timers_name("joined"))
     run_out(engine)
     assert live(engine, timers_name("joined")) == 0
     kill(engine)

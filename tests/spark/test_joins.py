@@ -8,42 +8,45 @@ from typing import Any
 
 import pytest
 
+from lamina.engine.joins import Join
+from lamina.engine.task_state import schema_of
 from lamina.errors import BadPipeline
-from tests.spark.running import Place, Run, batch, comparable, compiled
+from tests.spark.running import FILE, Place, Run, batch, comparable, compiled
 
 ORDERS = "id BIGINT, state STRING, total DECIMAL(9,2), ratio DOUBLE, ts TIMESTAMP"
 PAYMENTS = "order_id INT, amount DECIMAL(9,2), ratio DOUBLE, kind STRING, ts TIMESTAMP"
 MARK = "WATERMARK ts DELAY OF INTERVAL 3 HOURS"  # nothing that is made here is late
 WITHIN = "p.ts BETWEEN o.ts - INTERVAL 5 MINUTES AND o.ts + INTERVAL 10 MINUTES"
+ON = f"o.id = p.order_id AND {WITHIN}"
 QUERIES = {
-    "inner": f"SELECT o.id, p.amount, o.ts AS o_ts, p.ts FROM o JOIN p ON o.id = p.order_id AND {WITHIN}",
+    "inner": f"SELECT o.id, p.amount, o.ts AS o_ts, p.ts FROM o JOIN p ON {ON}",
     "names": "SELECT id, state, amount FROM o INNER JOIN p ON order_id = id AND p.ts >= o.ts "
     "AND p.ts < o.ts + INTERVAL '8' MINUTES WHERE amount > 2 AND state IS NOT NULL",
     "commas": f"SELECT x.id, p.kind FROM o AS x, p WHERE x.id = p.order_id AND "
     f"{WITHIN.replace('o.', 'x.')} AND x.state = 'a'",
-    "lefts": f"SELECT o.id, o.state, p.kind, p.amount FROM o LEFT JOIN p ON o.id = p.order_id AND {WITHIN}",
-    "rights": f"SELECT o.id, o.total, p.* FROM o RIGHT OUTER JOIN p ON o.id = p.order_id AND {WITHIN}",
+    "lefts": f"SELECT o.id, o.state, p.kind, p.amount FROM o LEFT JOIN p ON {ON}",
+    "rights": f"SELECT o.id, o.total, p.* FROM o RIGHT OUTER JOIN p ON {ON}",
     "fulls": f"SELECT o.id, p.order_id AS pid, coalesce(o.state, 'none') AS s FROM o FULL JOIN p "
-    f"ON o.id = p.order_id AND {WITHIN} AND o.state = 'a' AND p.kind <> 'x'",
-    "semis": f"SELECT o.* FROM o LEFT SEMI JOIN p ON o.id = p.order_id AND {WITHIN} AND p.kind = 'x'",
-    "antis": f"SELECT o.id, o.ts FROM o LEFT ANTI JOIN p ON o.id = p.order_id AND {WITHIN} "
-    "AND o.state = 'a'",
-    "pairs": f"SELECT o.id, o.total, p.amount FROM o JOIN p ON o.id = p.order_id AND {WITHIN} "
-    "AND p.amount < o.total",
-    "doubles": f"SELECT o.ratio, p.ratio AS pr, o.id FROM o JOIN p ON o.ratio = p.ratio AND {WITHIN}",
+    f"ON {ON} AND o.state = 'a' AND p.kind <> 'x'",
+    "semis": f"SELECT o.* FROM o LEFT SEMI JOIN p ON {ON} AND p.kind = 'x'",
+    "antis": f"SELECT o.id, o.ts FROM o LEFT ANTI JOIN p ON {ON} AND o.state = 'a'",
+    "pairs": f"SELECT o.id, o.total, p.amount FROM o JOIN p ON {ON} AND p.amount < o.total",
+    "doubles": "SELECT o.ratio, p.ratio AS pr, o.id FROM o JOIN p ON o.ratio = p.ratio "
+    f"AND {WITHIN}",
     "groups": f"SELECT o.state, count(*) AS n, sum(p.amount) AS paid FROM o JOIN p "
-    f"ON o.id = p.order_id AND {WITHIN} GROUP BY o.state",
+    f"ON {ON} GROUP BY o.state",
     "windows": "SELECT window.start AS at, o.state, count(*) AS n FROM o LEFT JOIN p "
-    f"ON o.id = p.order_id AND {WITHIN} GROUP BY window(o.ts, '10 minutes'), o.state",
-    "selves": "SELECT a.id, a.ts AS at, b.ts AS bt FROM o a JOIN o b ON a.id = b.id AND a.state = b.state "
-    "AND b.ts BETWEEN a.ts AND a.ts + INTERVAL 3 MINUTES",
-    "three": f"SELECT o.id, p.amount, q.state FROM o JOIN p ON o.id = p.order_id AND {WITHIN} "
+    f"ON {ON} GROUP BY window(o.ts, '10 minutes'), o.state",
+    "selves": "SELECT a.id, a.ts AS at, b.ts AS bt FROM o a JOIN o b ON a.id = b.id "
+    "AND a.state = b.state AND b.ts BETWEEN a.ts AND a.ts + INTERVAL 3 MINUTES",
+    "three": f"SELECT o.id, p.amount, q.state FROM o JOIN p ON {ON} "
     "LEFT JOIN (SELECT id, state, ts FROM o WHERE total > 3) q ON q.id = p.order_id AND "
     "q.ts BETWEEN p.ts AND p.ts + INTERVAL 4 MINUTES",
     "stars": "SELECT * FROM (SELECT id, ts FROM o) a JOIN (SELECT order_id, ts AS paid FROM p) b "
     "ON a.id = b.order_id AND b.paid BETWEEN a.ts AND a.ts + INTERVAL 2 MINUTES",
     "equal": "SELECT a.at, a.n, b.n AS m FROM "
-    "(SELECT window.end AS at, state, count(*) AS n FROM o GROUP BY window(ts, '10 minutes'), state) a "
+    "(SELECT window.end AS at, state, count(*) AS n FROM o "
+    "GROUP BY window(ts, '10 minutes'), state) a "
     "FULL JOIN (SELECT window.end AS at, kind, count(*) AS n FROM p "
     "GROUP BY window(ts, '10 minutes'), kind) b ON a.at = b.at AND a.state = b.kind",
     "using_": f"SELECT o.ratio AS r, o.id, p.kind FROM o JOIN p USING (ratio) WHERE {WITHIN}",
@@ -109,3 +112,82 @@ def test_every_join_equals_one_batch_over_all_rows(spark: Any, tmp_path: Path) -
         found = place.latest(1, name) if name == "groups" else place.rows(name)
         assert comparable(found) == comparable(batch(spark, query)), name
         assert found, name
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("SELECT o.id FROM o JOIN p ON o.id = p.order_id", "without bounds of time, between o.ts"),
+        (
+            "SELECT o.id FROM o JOIN p ON o.id = p.order_id AND p.ts >= o.ts",
+            "without one of two bounds of time",
+        ),
+        (f"SELECT o.id FROM o JOIN p ON {WITHIN}", "a join without equal columns"),
+        (
+            f"SELECT o.id FROM o JOIN p ON o.state = p.order_id AND {WITHIN}",
+            "o.state is STRING and p.order_id is INT",
+        ),
+        (
+            f"SELECT o.id FROM o LEFT JOIN p ON {ON} AND p.amount > o.total",
+            "compares both sides",
+        ),
+        (f"SELECT ratio FROM o JOIN p ON {ON}", "ratio"),
+        (f"SELECT o.id FROM o JOIN p ON o.id = p.order_id AND ts = 3 AND {WITHIN}", "ambiguous"),
+        (f"SELECT o.id FROM o JOIN p ON o.nothing = p.order_id AND {WITHIN}", "nothing"),
+        (f"SELECT o.id FROM o JOIN p USING (total) WHERE {WITHIN}", "USING (total)"),
+        (
+            f"SELECT o.id FROM o JOIN p ON o.id + rand() = p.order_id AND {WITHIN}",
+            "a function that gives other values again",
+        ),
+        (
+            "SELECT o.id FROM o JOIN p ON o.id = p.order_id AND p.ts > o.ts AND p.ts < o.ts",
+            "no pair of rows meets the bounds",
+        ),
+        (
+            "SELECT a.id FROM (SELECT id, count(*) AS n FROM o GROUP BY id) a JOIN p "
+            "ON a.id = p.order_id STATE TTL INTERVAL 1 HOUR",
+            "a join over",
+        ),
+        (
+            "SELECT a.id FROM (SELECT id FROM o) a JOIN p ON a.id = p.order_id "
+            "STATE TTL INTERVAL 1 HOUR",
+            "without their event time",
+        ),
+    ],
+)
+def test_a_join_that_cannot_be_kept_is_refused_with_the_reason(
+    spark: Any, query: str, said: str
+) -> None:
+    with pytest.raises(BadPipeline) as caught:
+        compiled(spark, text_of({"s": query}))
+    assert said in str(caught.value)
+    assert f"{FILE}:" in str(caught.value)
+
+
+def test_a_source_without_a_watermark_cannot_be_joined(spark: Any) -> None:
+    with pytest.raises(BadPipeline, match="a join over 'o', which has no watermark"):
+        compiled(spark, text_of({"inner": QUERIES["inner"]}, mark=""))
+
+
+def test_state_ttl_is_a_bound_of_both_sides(spark: Any) -> None:
+    query = (
+        "SELECT o.id FROM o JOIN p ON o.id = p.order_id AND p.ts >= o.ts STATE TTL INTERVAL 1 DAY"
+    )
+    plan = compiled(spark, text_of({"s": query}))
+    (join,) = (each for each in plan.streams if each.operators)
+    (operator,) = join.operators.values()
+    assert isinstance(operator.step, Join)
+    assert (operator.step.low, operator.step.high) == (0, 86_400_000_000)
+
+
+def test_columns_that_nobody_mentions_are_not_kept(spark: Any) -> None:
+    plan = compiled(spark, text_of({"inner": QUERIES["inner"], "stars": QUERIES["stars"]}))
+    kept = {
+        name: schema_of(operator).value.names[2:]
+        for stream in plan.streams
+        for name, operator in stream.operators.items()
+    }
+    assert kept == {
+        "inner.join": ["o.id", "o.ts", "p.order_id", "p.amount", "p.ts"],
+        "stars.join": ["a.id", "a.ts", "b.order_id", "b.paid"],
+    }

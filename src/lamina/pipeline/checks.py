@@ -15,6 +15,7 @@ from lamina.errors import BadPipeline
 from lamina.pipeline.blocks import keeps_state
 from lamina.pipeline.distinct_checks import check_distinct
 from lamina.pipeline.expressions import Words
+from lamina.pipeline.join_checks import check_join
 from lamina.pipeline.keys import Names, read_keys
 from lamina.pipeline.lateness import check_lateness
 from lamina.pipeline.model import DeclaredSink, DeclaredSource, Emit, Pipeline, Stream
@@ -181,6 +182,9 @@ class _Checks:
         """The streams that a stream reads."""
         return tuple(each for each in self.inputs(name) if each in self._pipeline.streams)
 
+    def _sources_named(self, name: str) -> list[DeclaredSource]:
+        return self._sources_of(self._inputs[name.lower()])
+
     def _sources_of(self, name: str) -> list[DeclaredSource]:
         """The sources that a stream begins with."""
         if name in self._pipeline.sources:
@@ -222,6 +226,10 @@ class _Checks:
         check_overs(shape.select)
         check_lateness(shape.select, stream, has_window=shape.has_window)
         changing = self._changing_input(stream.name)
+        if stream.join is not None:
+            changed = changing or self._updating_input(stream.name)
+            check_join(stream, changed, self._sources_named, self._file)
+            return
         if stream.python is not None:
             updating = self._updating_input(stream.name)
             check_python(stream, updating, changing, self._sources_of(stream.name), self._bad)

@@ -118,6 +118,7 @@ def _clause(script: Script, words: Words) -> JoinClause:
     rest = words[len(opening) :]
     at = next((i for i in _level(rest) if rest[i].upper in ("ON", "USING")), len(rest))
     table = _table(script, rest[:at], words[0])
+    _refuse_lateral(script, rest[at:])
     condition = rest[at:]
     if not condition:
         if opening not in ((",",), ("CROSS", "JOIN"), ("JOIN",), ("INNER", "JOIN")):
@@ -144,13 +145,17 @@ def _level(words: Words) -> Iterator[int]:
     return (i for i, word in enumerate(words) if word.depth == words[0].depth)
 
 
-def _table(script: Script, words: Words, at: Word) -> Table:
-    if not words:
-        raise script.bad("a source or a stream is missing in FROM", at)
+def _refuse_lateral(script: Script, words: Words) -> None:
     for index in range(len(words)):
         if starts_lateral(words, index):
             message = "LATERAL beside a join"
             raise script.bad(message, words[index], "Put it into a subquery, or a stream")
+
+
+def _table(script: Script, words: Words, at: Word) -> Table:
+    if not words:
+        raise script.bad("a source or a stream is missing in FROM", at)
+    _refuse_lateral(script, words)
     is_query = sign(words, 0) == "(" and sign(words, 1) in ("SELECT", "WITH", "(")
     close = closing(words, 0) if is_query else 0
     if not is_query and not words[0].is_name:

@@ -196,20 +196,20 @@ class _Joining:
         return found
 
     def _bounds(self, condition: Condition) -> tuple[int, int]:
+        times = [
+            " or ".join(f"{r.alias}.{c}" for r in each.relations for c in sorted(r.times))
+            for each in self.inputs
+        ]
+        if not all(times):
+            raise self._bad(
+                "a join of rows without their event time: nobody knows how long to keep them",
+                "Pass the watermark's column on, as it is, on both sides",
+            )
         low, high = condition.low, condition.high
         if self.of.ttl_us is not None:
             low, high = condition.bounded(-self.of.ttl_us, self.of.ttl_us)
         if low is None or high is None:
-            times = [
-                " or ".join(f"{r.alias}.{c}" for r in each.relations for c in sorted(r.times))
-                for each in self.inputs
-            ]
             what = "bounds" if low is None and high is None else "one of two bounds"
-            if not all(times):
-                raise self._bad(
-                    "a join of rows without their event time: nobody knows how long to keep them",
-                    "Pass the watermark's column on, as it is, on both sides",
-                )
             raise self._bad(
                 f"a join without {what} of time, between {times[0]} and {times[1]}: its rows would "
                 "be kept for ever",

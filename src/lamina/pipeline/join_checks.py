@@ -1,0 +1,36 @@
+"""Checks of joins that need no Spark: rows that never change, with a watermark on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from lamina.errors import BadPipeline
+from lamina.pipeline.model import DeclaredSource, Stream
+from lamina.pipeline.python_checks import NO_WATERMARK
+from lamina.pipeline.tokens import bad_at
+
+
+def check_join(
+    stream: Stream,
+    changed: str | None,
+    sources_of: Callable[[str], Iterable[DeclaredSource]],
+    file: str,
+) -> None:
+    """*changed* is a stream that it reads whose rows replace others, or are taken back."""
+    of = stream.join
+    assert of is not None
+
+    def bad(message: str, advice: str) -> BadPipeline:
+        return bad_at(message, file, of.on_place, advice)
+
+    if changed is not None:
+        raise bad(
+            f"a join over {changed!r}, whose rows replace others: what came out of the old ones "
+            "would stay",
+            f"Let {changed!r} EMIT ON WINDOW CLOSE",
+        )
+    for name in (of.left, of.right):
+        for source in sources_of(name):
+            if source.watermark is None:
+                message = f"a join over {source.name!r}, which has no watermark"
+                raise bad(f"{message}: its rows would be kept for ever", NO_WATERMARK)
