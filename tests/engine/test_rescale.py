@@ -43,8 +43,9 @@ def world_of(root: Path, *, checkpoint_epochs: int = 3) -> World:
     return world
 
 
-@pytest.mark.parametrize("inline", [True, False])
-@pytest.mark.parametrize("checkpoint_epochs", [0, 2, 5])
+@pytest.mark.parametrize(
+    ("checkpoint_epochs", "inline"), [(0, True), (2, True), (2, False), (5, True), (5, False)]
+)
 def test_rescaled_down_and_up_in_mid_stream_nothing_is_lost_or_doubled(
     checkpoint_epochs: int, inline: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
