@@ -21,6 +21,7 @@ from lamina.errors import Refused
 from tests.contract.postgres_rig import Rig, table
 from tests.contract.sinks import PIPELINE
 from tests.servers import PostgresServer
+from tests.support.examples import examples
 
 pytestmark = pytest.mark.server
 
@@ -142,7 +143,7 @@ def sink(rig: Rig) -> Iterator[PostgresSink]:
     opened.close()
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(rows=ROWS)
 def test_every_value_comes_back_as_it_was(
     rig: Rig, sink: PostgresSink, epochs: Iterator[int], rows: list[Any]

@@ -27,7 +27,7 @@ from tests.contract.sinks import (
 )
 from tests.servers import PostgresServer
 
-SLOW_CALLS = 8
+SLOW_CALLS = 4
 MakeWorld = Callable[[], World]
 """Each call gives a world of its own, with nothing in it."""
 

@@ -45,6 +45,7 @@ from tests.support.checkpoints import (
     reader,
     save_runs,
 )
+from tests.support.examples import examples
 
 UNCLEAR = [
     Fault("put_if_absent", FaultKind.TIMEOUT_AFTER, probability=0.1),
@@ -286,7 +287,7 @@ def placed_from_the_future(process: Checkpointer, model: Model) -> list[object]:
 TestCheckpoints = Checkpoints.TestCase
 TestCheckpoints.settings = settings(
     deadline=None,
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=30,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

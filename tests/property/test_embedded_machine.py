@@ -41,6 +41,7 @@ from tests.support.embedded_stores import (
     replace,
     rows,
 )
+from tests.support.examples import examples
 
 SHM = Path("/dev/shm")
 POWERS = st.sampled_from([1, 2, 4, 16])
@@ -289,6 +290,6 @@ class InlineMachine(EmbeddedMachine):
 
 
 TestFiles = EmbeddedMachine.TestCase
-TestFiles.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestFiles.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 TestInline = InlineMachine.TestCase
-TestInline.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
+TestInline.settings = settings(max_examples=examples(30), stateful_step_count=40, deadline=None)

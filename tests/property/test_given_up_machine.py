@@ -17,6 +17,7 @@ from lamina.protocol.driver import Adopt, Commit, Segment, publish_line
 from lamina.protocol.recovery import Found, Plan, plan_fresh, plan_recovery
 from lamina.protocol.sinks import Publish, SinkPosition, decide_publish
 from tests.support.checkpoints import Scribe
+from tests.support.examples import examples
 
 SINKS = ("fast", "slow")
 
@@ -116,7 +117,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.lists(STEPS, max_size=30))
 def test_after_any_number_of_given_up_epochs_every_sink_goes_on(
     steps: list[tuple[str, int]],

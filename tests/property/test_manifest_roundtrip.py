@@ -31,8 +31,9 @@ from lamina.format.manifest import (
 from lamina.format.names import OutputName, RunName, SidecarName, relative
 from lamina.format.validation import check, validate
 from lamina.ids import CheckpointId
+from tests.support.examples import examples
 
-QUICK = settings(deadline=None, max_examples=100)
+QUICK = settings(deadline=None, max_examples=examples(100))
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -196,7 +197,7 @@ def test_unknown_fields_survive_at_every_level(new: Json) -> None:
 FILES = [path.read_bytes() for path in sorted(GOLDEN.glob("v[123]/**/*.json"))]
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(st.sampled_from(FILES), st.data())
 def test_damage_is_a_typed_error_or_a_value(data: bytes, draw: st.DataObject) -> None:
     damaged = bytearray(data)
@@ -206,7 +207,7 @@ def test_damage_is_a_typed_error_or_a_value(data: bytes, draw: st.DataObject) ->
     _read_and_judge(bytes(damaged[: draw.draw(st.integers(0, len(damaged)) | st.none())]))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.sampled_from(FILES), st.data())
 def test_any_value_in_any_place_is_a_typed_error_or_a_value(
     data: bytes, draw: st.DataObject

@@ -21,8 +21,9 @@ from lamina.format.names import (
     unescape,
 )
 from lamina.ids import CheckpointId
+from tests.support.examples import examples
 
-QUICK = settings(deadline=None, max_examples=200)
+QUICK = settings(deadline=None, max_examples=examples(200))
 
 
 def _fits(name: str) -> bool:

@@ -24,6 +24,7 @@ from lamina.state.partition import Applied, StatePartition
 from lamina.state.run import TimeRange, run_of_batch
 from lamina.state.schema import StateSchema
 from lamina.state.vnodes import SlotRange
+from tests.support.examples import examples
 from tests.support.states import Rows, in_files, rows_batch, scanned
 
 Key = tuple[Any, ...]
@@ -303,7 +304,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @settings(
-    max_examples=200,
+    max_examples=examples(200),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

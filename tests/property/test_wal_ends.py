@@ -15,6 +15,7 @@ from lamina.format.home_names import CoreSegment, segment_path
 from lamina.wal import Home, drop_segments
 from lamina.wal.scan import read_ends, read_tail, segments_of
 from lamina.wal.standalone import CoreWalWriter
+from tests.support.examples import examples
 from tests.support.wal_logs import HOME, batch_of, open_writer
 
 SHM = Path("/dev/shm")
@@ -111,5 +112,7 @@ class ManyTasks(RuleBasedStateMachine):
         )
 
 
-ManyTasks.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+ManyTasks.TestCase.settings = settings(
+    max_examples=examples(60), stateful_step_count=40, deadline=None
+)
 TestManyTasks = ManyTasks.TestCase

@@ -23,6 +23,7 @@ from lamina.wal import Home, Torn, check_segment, drop_segments, repair
 from lamina.wal.scan import segments_of
 from lamina.wal.standalone import replay_core
 from tests.support.checkpoints import cid
+from tests.support.examples import examples
 from tests.support.recoveries import Pipeline, recovered_state
 from tests.support.wal_logs import HOME, apply, batch_of, offsets, open_writer
 
@@ -276,6 +277,6 @@ class PipelineMachine(RuleBasedStateMachine):
 
 
 TestCoreLog = CoreLogMachine.TestCase
-TestCoreLog.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestCoreLog.settings = settings(max_examples=examples(80), stateful_step_count=40, deadline=None)
 TestPipeline = PipelineMachine.TestCase
-TestPipeline.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestPipeline.settings = settings(max_examples=examples(25), stateful_step_count=25, deadline=None)

@@ -21,7 +21,7 @@ from tests.crash.pipeline import Broken
 from tests.sim.real_run import Outcome, run_real_seed
 from tests.sim.real_world import PausingDisk
 
-SEEDS = max(50, int(os.environ.get("LAMINA_SIM_SEEDS", "500")) // 4)
+SEEDS = max(50, int(os.environ.get("LAMINA_SIM_SEEDS", "150")) // 4)
 FIRST = int(os.environ.get("LAMINA_SIM_FIRST", "0"))
 SEEDS_MAX = 100
 Patch = Callable[[Any, str, Any], None]

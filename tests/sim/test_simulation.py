@@ -1,19 +1,19 @@
-"""500 seeds: two drivers in two homes, twins, sinks, rewinds, pins, gc, kills, power cuts."""
+"""Many seeds: two drivers in two homes, twins, sinks, rewinds, pins, gc, kills, power cuts."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import astuple
 
-from tests.sim.run import run_seed
+from tests.sim.run import RARE, run_seed
 
-SEEDS = int(os.environ.get("LAMINA_SIM_SEEDS", "500"))
+SEEDS = int(os.environ.get("LAMINA_SIM_SEEDS", "150"))
 FIRST = int(os.environ.get("LAMINA_SIM_FIRST", "0"))
 
 
 def test_the_ten_guarantees_hold_under_every_seed() -> None:
     totals = [0] * 6
-    for seed in range(FIRST, FIRST + SEEDS):
+    for seed in (RARE, *range(FIRST, FIRST + SEEDS)):
         totals = [sum(pair) for pair in zip(totals, astuple(run_seed(seed)), strict=True)]
     # A simulation in which nothing happens proves nothing.
     recoveries, epochs, checkpoints, rewinds, deleted, fallbacks = totals

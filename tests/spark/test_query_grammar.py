@@ -27,7 +27,7 @@ from tests.spark.grammar_rows import COLUMNS, epochs_of
 from tests.spark.query_grammar import Case, Query
 from tests.spark.running import FILE, Place, Run, plain
 
-CASES = int(os.environ.get("LAMINA_QUERIES", "4"))
+CASES = int(os.environ.get("LAMINA_QUERIES", "2"))
 MARK = "WATERMARK ts DELAY OF INTERVAL 1500000 DAYS"  # no row is late
 
 

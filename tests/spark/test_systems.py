@@ -26,7 +26,7 @@ from tests.spark.victims import Nursery, Process
 pytest.importorskip("pyspark", reason="pyspark is not installed: lamina[spark]")
 pytestmark = pytest.mark.server
 
-KILLS = int(os.environ.get("LAMINA_KILLS", "20"))
+KILLS = int(os.environ.get("LAMINA_KILLS", "6"))
 SEED = int(os.environ.get("LAMINA_SEED") or secrets.randbelow(1_000_000))
 KINDS = ("worker", "broker", "driver", "database", "worker", "jvm", "broker", "database")
 WAITS = {"StoreUnavailable"}

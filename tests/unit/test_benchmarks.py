@@ -66,7 +66,9 @@ KEYS = {
     "sql": {"nexmark_correct", "nexmark_vs_native", "topn_growth", "compile_ms"},
 }
 NEEDS = {"engine": "pyspark", "cold": "pyspark", "connectors": "pyspark", "sql": "pyspark"}
-LONG = () if os.environ.get("LAMINA_BENCHMARKS") == "all" else ("cold", "connectors", "sql")
+LONG = (
+    () if os.environ.get("LAMINA_BENCHMARKS") == "all" else ("engine", "cold", "connectors", "sql")
+)
 EXACT = {"list_requests_growth": 1.0, "commit_fdatasyncs": 1.0}
 
 

@@ -14,6 +14,7 @@ from pyiceberg.io.pyarrow import pyarrow_to_schema
 
 from lamina.connectors.iceberg.columns import table_schema
 from lamina.connectors.iceberg.footers import UnknownFooter, with_ids
+from tests.support.examples import examples
 
 FLAT = [pa.int64(), pa.string(), pa.decimal128(12, 3), pa.timestamp("us", "UTC"), pa.bool_()]
 names = st.text(st.characters(exclude_characters=".", exclude_categories=("Cs", "Cc")), min_size=1)
@@ -44,7 +45,7 @@ def numbered(data: bytes, columns: pa.Schema) -> bytes:
 
 
 @given(st.dictionaries(names, types, min_size=1, max_size=20))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_every_column_gets_its_id_and_no_row_changes(columns: dict[str, pa.DataType]) -> None:
     schema = pa.schema(list(columns.items()))
     rows = pa.table([pa.nulls(3, kind) for kind in columns.values()], schema=schema)

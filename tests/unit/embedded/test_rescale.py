@@ -25,9 +25,10 @@ from tests.support.embedded_stores import (
     rows,
     run_objects,
 )
+from tests.support.examples import IS_LONG
 from tests.unit.checkpoint.test_state import keys_of
 
-POWERS = [1, 2, 4, 16, 64]
+POWERS = [1, 2, 4, 16, 64] if IS_LONG else [1, 4, 32]  # LAMINA_EXAMPLES=all
 
 
 class Model:

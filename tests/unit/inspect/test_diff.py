@@ -25,6 +25,7 @@ from lamina.state.operator import OperatorState
 from lamina.state.run import run_of_batch
 from lamina.state.schema import StateSchema
 from lamina.state.vnodes import EVERYTHING, SlotRange
+from tests.support.examples import examples
 from tests.support.shop import FIRST, make_shop
 from tests.support.states import KV, kv
 
@@ -72,7 +73,7 @@ CHANGES = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(CHANGES, CHANGES, CHANGES, st.sampled_from([1, 2, 8]), st.sampled_from([1, 4]))
 def test_a_diff_is_what_two_dicts_say(
     common: list[Change],

@@ -45,6 +45,7 @@ from lamina.protocol.history import (
     state_of,
 )
 from tests.support.checkpoints import HOME, Scribe, checkpoint_body, cid
+from tests.support.examples import examples
 
 
 def owned() -> Scribe:
@@ -447,7 +448,7 @@ def write_if_legal(scribe: Scribe, body: Body) -> None:
         scribe.write(body, generation=generation)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.lists(BODIES, min_size=20, max_size=90))
 def test_resuming_at_a_state_equals_folding_from_the_start(bodies: list[Body]) -> None:
     scribe = Scribe().take_over(1).checkpoint(100, 1)

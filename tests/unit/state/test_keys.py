@@ -18,6 +18,7 @@ from lamina.state import keys
 from lamina.state.hashing import spark_xxhash64
 from lamina.state.keys import canonical, equal, normalise
 from tests.golden.state.make_hash_vectors import SINGLE, column
+from tests.support.examples import examples
 
 POINT = pa.struct([("x", pa.int32()), ("y", pa.string())])
 
@@ -275,7 +276,7 @@ def _rows(columns: list[pa.Array]) -> list[tuple[Any, ...]]:
     return [tuple(map(_plain, row)) for row in zip(*(c.to_pylist() for c in columns), strict=True)]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(_keys())
 def test_keys_are_equal_exactly_if_their_bytes_and_their_values_are(
     pair: tuple[list[pa.Array], list[pa.Array]],
@@ -287,7 +288,7 @@ def test_keys_are_equal_exactly_if_their_bytes_and_their_values_are(
     assert equal(left, right).tolist() == expected
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(_keys())
 def test_different_rows_of_one_key_have_different_bytes(
     pair: tuple[list[pa.Array], list[pa.Array]],
@@ -298,7 +299,7 @@ def test_different_rows_of_one_key_have_different_bytes(
         assert [f == found[i] for f in found] == [r == rows[i] for r in rows]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(_keys())
 def test_normalising_changes_neither_bytes_nor_hash(
     pair: tuple[list[pa.Array], list[pa.Array]],
