@@ -11,7 +11,7 @@ Everything else that a SELECT may have in SQL is refused here, by name and with 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -160,14 +160,10 @@ def _read(
         raise script.bad("STATE TTL without a join", words[-1], "Leave it out")
     inner = () if joins else _subquery(clauses["FROM"])
     inside = [inner, *((first.inner, *(each.table.inner for each in joins)) if first else ())]
-    for index, word in enumerate(given):
-        if index in (0, len(words)):  # SELECT, and the ORDER BY of a DISTINCT ON
-            continue
-        if not any(each and each[0].start <= word.start < each[-1].end for each in inside):
-            _refuse(script, given, index)
+    _refuse_others(script, given, words, inside)
+    laterals: tuple[Word, ...] = ()
     if first is not None:
         table, alias = _whole(clauses["FROM"], joined or first.word.text), None
-        laterals: tuple[Word, ...] = ()
         reads = (joined,) if joined else _reads(first, joins, dict(scope), name)
     else:
         table, alias, laterals = _table(script, clauses["FROM"], words[0], inner, name)
@@ -203,6 +199,20 @@ def _read(
         end=given[-1].end,
         on=on,
     )
+
+
+def _refuse_others(
+    script: Script,
+    given: tuple[Word, ...],
+    words: tuple[Word, ...],
+    inside: Sequence[tuple[Word, ...]],
+) -> None:
+    """Stop at what a stream may not have, but for what is *inside* of its subqueries."""
+    for index, word in enumerate(given):
+        if index in (0, len(words)):  # SELECT, and the ORDER BY of a DISTINCT ON
+            continue
+        if not any(each and each[0].start <= word.start < each[-1].end for each in inside):
+            _refuse(script, given, index)
 
 
 def _state_ttl(script: Script, words: tuple[Word, ...]) -> tuple[tuple[Word, ...], int | None]:
