@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from lamina.errors import (
     Refused,
     StoreError,
     StoreFull,
+    StoreUnavailable,
 )
 from lamina.testing.faulty import Killed
 from tests.contract.sinks import (
@@ -354,6 +356,9 @@ def test_of_two_processes_at_once_one_goes_on_and_nothing_is_doubled(
     assert world.open().position().generation == 2
 
 
+UP_AGAIN_S = 60.0
+
+
 @pytest.mark.parametrize("name", params(SERVERS))
 def test_while_the_outside_system_is_down_it_says_so_and_goes_on_after_that(
     name: str, request: pytest.FixtureRequest, tmp_path: Path, output: Output
@@ -368,7 +373,15 @@ def test_while_the_outside_system_is_down_it_says_so_and_goes_on_after_that(
             sink.publish(output.publication(2))
         with pytest.raises(StoreError):
             world.open().position()
+    started = time.monotonic()
     for epoch in (2, 3, 4):
-        sink.publish(output.publication(epoch, ROWS[epoch]))
+        while True:  # a server that has just started may need a moment, and says so
+            try:
+                sink.publish(output.publication(epoch, ROWS[epoch]))
+                break
+            except StoreUnavailable:
+                if time.monotonic() - started > UP_AGAIN_S:
+                    raise
+                time.sleep(0.2)
     assert world.shown() == SHOWN
     sink.close()

@@ -11,6 +11,7 @@ import pytest
 from lamina.engine.joins import Join
 from lamina.engine.task_state import schema_of
 from lamina.errors import BadPipeline
+from lamina.pipeline import parse_pipeline
 from tests.spark.running import FILE, Place, Run, batch, comparable, compiled
 
 ORDERS = "id BIGINT, state STRING, total DECIMAL(9,2), ratio DOUBLE, ts TIMESTAMP"
@@ -191,3 +192,17 @@ def test_columns_that_nobody_mentions_are_not_kept(spark: Any) -> None:
         "inner.join": ["o.id", "o.ts", "p.order_id", "p.amount", "p.ts"],
         "stars.join": ["a.id", "a.ts", "b.order_id", "b.paid"],
     }
+
+
+def test_check_says_how_long_each_side_is_kept(spark: Any) -> None:
+    from lamina.spark.explanation import explain_types  # noqa: PLC0415  an extra
+
+    pipeline = parse_pipeline(text_of({"lefts": QUERIES["lefts"]}), {}, file=FILE)
+    found = explain_types(pipeline, name="p", file=FILE, spark=spark)["lefts.join"]
+    assert found["kept_for"] == (
+        "rows of the left side until the watermark is 600 s past their time, those of the right "
+        "side 900 s"
+    )
+    assert [each["name"] for each in found["state"] if each["merge"] is None] == [
+        "o.id = p.order_id"
+    ]

@@ -29,6 +29,8 @@ from lamina.pipeline.model import (
     DeclaredSink,
     DeclaredSource,
     Emit,
+    JoinKind,
+    JoinOf,
     KeyedFunction,
     Pipeline,
     Stream,
@@ -129,6 +131,8 @@ def _stream(pipeline: Pipeline, name: str, file: str) -> Shape:
     windows = [select.text(key.words) for key in found if key.is_window]
     if isinstance(stream.python, KeyedFunction):
         return _keyed(stream, stream.python)
+    if stream.join is not None:
+        return _join(stream, stream.join)
     aggregate = keeps_state(select)
     emit = stream.emit or (Emit.ON_UPDATE if aggregate else None)
     said = "every new row, once" if select.distinct else emit.value if emit else ""
@@ -175,6 +179,26 @@ def _keyed(stream: Stream, function: KeyedFunction) -> Shape:
         "window": None,
         "emit": "what the function gives",
         "kept": kept,
+    }
+
+
+def _join(stream: Stream, of: JoinOf) -> Shape:
+    """A join of two inputs; how far apart they may be is Spark's to say."""
+    emits = ["each pair of rows, at once"] if of.kind.has_pairs else []
+    if of.kind.judges:
+        which = "with" if of.kind is JoinKind.SEMI else "without"
+        emits.append(f"rows {which} a partner, when no more partners can come")
+    return {
+        "name": stream.name,
+        "block_of": stream.block_of or None,
+        "reads": f"{of.left}, {of.right}",
+        "inputs": [of.left, of.right],
+        "kind": f"{of.kind.value.lower()} join",
+        "keys": [of.on or of.where or ", ".join(of.using)],
+        "window": None,
+        "emit": "; ".join(emits),
+        "kept": "until no partner can come",
+        "over_changes": False,
     }
 
 

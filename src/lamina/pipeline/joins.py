@@ -64,6 +64,10 @@ class JoinClause:
     words: Words = ()
 
 
+Joins = tuple[Table, tuple[JoinClause, ...]]
+"""The first table of FROM, and the others."""
+
+
 def has_joins(words: Words) -> bool:
     """Whether a SELECT reads several tables, as far as can be told before it is taken apart."""
     said = [word.upper if word.depth == words[0].depth else "" for word in words]
@@ -72,10 +76,10 @@ def has_joins(words: Words) -> bool:
     return any(_opening(words[start + 1 : end], i) for i in range(end - start - 1))
 
 
-def read_joins(script: Script, words: Words) -> tuple[Table, tuple[JoinClause, ...]] | None:
+def read_joins(script: Script, words: Words) -> Joins | None:
     """The tables of FROM, if there are several."""
     starts = [i for i in range(len(words)) if _opening(words, i)]
-    if not starts:
+    if not words or not starts:
         return None
     first = _table(script, words[: starts[0]], words[starts[0]])
     clauses = []

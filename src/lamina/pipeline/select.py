@@ -21,7 +21,7 @@ from lamina.pipeline.distinct_on import DistinctOn, read_on, split_order
 from lamina.pipeline.expressions import after_dot, closing, has_implicit_alias, sign
 from lamina.pipeline.grouping import Grouping, read_grouping
 from lamina.pipeline.intervals import read_interval
-from lamina.pipeline.joins import JoinClause, Table, read_joins
+from lamina.pipeline.joins import JoinClause, Joins, Table, read_joins
 from lamina.pipeline.laterals import Laterals, read_laterals, starts_lateral
 from lamina.pipeline.model import NOWHERE, START, Place, Stream
 from lamina.pipeline.overs import Over, Ranks, read_overs, read_ranks
@@ -145,7 +145,6 @@ def _read(
     scope: tuple[tuple[str, str], ...],
 ) -> Select:
     """*names* are its own, and that of the block that its FROM is, if it has joins."""
-    name, joined = names
     script = read_script(text, file, origin)
     given, state_ttl_us = _state_ttl(script, script.words)
     if sign(given, 0) != "SELECT":
@@ -155,22 +154,14 @@ def _read(
         )
     words, order = split_order(given)
     clauses = _clauses(script, words)
-    first, joins = read_joins(script, clauses["FROM"]) or (None, ())
-    if state_ttl_us is not None and not joins:
+    joins = read_joins(script, clauses["FROM"])
+    if state_ttl_us is not None and joins is None:
         raise script.bad("STATE TTL without a join", words[-1], "Leave it out")
-    inner = () if joins else _subquery(clauses["FROM"])
-    inside = [inner, *((first.inner, *(each.table.inner for each in joins)) if first else ())]
-    _refuse_others(script, given, words, inside)
-    laterals: tuple[Word, ...] = ()
-    if first is not None:
-        table, alias = _whole(clauses["FROM"], joined or first.word.text), None
-        reads = (joined,) if joined else _reads(first, joins, dict(scope), name)
-    else:
-        table, alias, laterals = _table(script, clauses["FROM"], words[0], inner, name)
-        reads = (table.text if inner else dict(scope).get(table.text.lower(), table.text),)
+    _refuse_others(script, given, words, _inside(clauses["FROM"], joins))
+    tables = _tables(script, clauses["FROM"], joins, names, dict(scope))
     distinct, on, listed = _distinct(script, clauses["SELECT"], order)
     items = tuple(_item(script, item) for item in _by_comma(script, listed, words[0]))
-    overs = tuple(read_overs(words, inner))
+    overs = tuple(read_overs(words, tables.inner))
     ranks = Ranks()
     if overs or clauses["QUALIFY"]:
         listing = [(item.words, item.alias) for item in items]
@@ -179,26 +170,65 @@ def _read(
     return Select(
         script,
         items,
-        table,
-        alias,
+        tables.table,
+        tables.alias,
         clauses["WHERE"],
         grouping.keys,
         clauses["HAVING"],
-        reads,
-        inner,
+        tables.reads,
+        tables.inner,
         distinct,
         ranks.ranked,
         overs,
         ranks.error,
         grouping,
-        read_laterals(script, laterals),
+        read_laterals(script, tables.laterals),
         clauses["FROM"][-1].end,
-        joins=() if joined else joins,
-        first=None if joined else first,
+        joins=() if names[1] else tables.joins,
+        first=None if names[1] else tables.first,
         state_ttl_us=state_ttl_us,
         end=given[-1].end,
         on=on,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """What FROM says."""
+
+    table: Word
+    alias: Word | None
+    reads: tuple[str, ...]
+    inner: tuple[Word, ...] = ()
+    laterals: tuple[Word, ...] = ()
+    first: Table | None = None
+    joins: tuple[JoinClause, ...] = ()
+
+
+def _inside(words: tuple[Word, ...], joins: Joins | None) -> list[tuple[Word, ...]]:
+    """The words of all subqueries of FROM."""
+    if joins is None:
+        return [_subquery(words)]
+    return [joins[0].inner, *(each.table.inner for each in joins[1])]
+
+
+def _tables(
+    script: Script,
+    words: tuple[Word, ...],
+    found: Joins | None,
+    names: tuple[str, str],
+    scope: dict[str, str],
+) -> _Tables:
+    name, joined = names
+    if found is not None:
+        first, joins = found
+        reads = (joined,) if joined else _reads(first, joins, scope, name)
+        whole = _whole(words, joined or first.word.text)
+        return _Tables(whole, None, reads, first=first, joins=joins)
+    inner = _subquery(words)
+    table, alias, laterals = _table(script, words, inner, name)
+    read = table.text if inner else scope.get(table.text.lower(), table.text)
+    return _Tables(table, alias, (read,), inner, laterals)
 
 
 def _refuse_others(
@@ -317,13 +347,12 @@ def _position(clause: str) -> int:
 def _table(
     script: Script,
     words: tuple[Word, ...],
-    first: Word,
     inner: tuple[Word, ...],
     name: str,
 ) -> tuple[Word, Word | None, tuple[Word, ...]]:
     """What is read, the name it has here, and laterals; a subquery is the name of its block."""
     if not words:
-        raise script.bad("a stream reads FROM a source or a stream", first)
+        raise script.bad("a stream reads FROM a source or a stream", 0)
     close = len(inner) + 1 if inner else 0
     more = (i for i in range(close + 1, len(words)) if starts_lateral(words, i))
     end = next(more, len(words))

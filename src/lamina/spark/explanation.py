@@ -8,9 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from lamina.engine.joining import AT, ID, RIGHT, UNTIL
+from lamina.engine.joins import Join
+from lamina.engine.model import OperatorPlan
 from lamina.engine.task_state import schema_of
 from lamina.pipeline.checks import order
 from lamina.pipeline.model import Pipeline
@@ -55,6 +59,8 @@ def _session(name: str, spark: SparkSession | None) -> Iterator[SparkSession]:
 
 def _columns(stream: SparkStream) -> dict[str, Any]:
     operator = stream.operator
+    if operator is not None and isinstance(operator.step, Join):
+        return _join(stream, operator, operator.step)
     merged = operator.merges if operator else ()
     merges = {column: each.function for each in merged for column in each.columns}
     state = stream.state or ()
@@ -69,6 +75,34 @@ def _columns(stream: SparkStream) -> dict[str, Any]:
         ],
         **_size(stream),
     }
+
+
+def _join(stream: SparkStream, operator: OperatorPlan, step: Join) -> dict[str, Any]:
+    """Of a join: the rows of both sides that it keeps, and how long."""
+    schema, nothing = schema_of(operator), np.zeros(2, np.int64)
+    left, right = step.until(nothing, np.array([False, True])) - 1
+    plan_keys = schema.key.names[: operator.group]
+    return {
+        "columns": [
+            {"name": each.name, "type": each.dataType.simpleString()} for each in stream.output
+        ],
+        "state": [
+            {
+                "name": schema.called(each.name),
+                "type": str(each.type),
+                "merge": None if each.name in plan_keys else "kept",
+            }
+            for each in schema.row
+            if each.name not in (RIGHT, AT, UNTIL, ID)
+        ],
+        "kept_for": f"rows of the left side until the watermark is {_time(left)} past their time, "
+        f"those of the right side {_time(right)}",
+        **_size(stream),
+    }
+
+
+def _time(us: np.int64) -> str:
+    return f"{int(us) / 1e6:g} s"
 
 
 def _size(stream: SparkStream) -> dict[str, Any]:

@@ -74,6 +74,8 @@ def _types(plan: Shape) -> Iterator[str]:
             yield f"  state      {column['name']} {column['type']} ({merge})"
         if any(column["merge"] == "bag" for column in stream["state"]):
             yield "  cost       a bag is written as a whole whenever one of its values changes"
+        if "kept_for" in stream:
+            yield f"  kept       {stream['kept_for']}"
         if stream["state"]:
             yield f"  size       {_size(stream)}"
         yield f"  columns    {_typed(stream['columns'])}"
@@ -124,7 +126,8 @@ def _sink(sink: Shape, streams: list[Shape]) -> Iterator[str]:
 
 
 def _size(stream: Shape) -> str:
-    million = f"about {stream['bytes_per_key'] * 1_000_000 / 1e6:,.0f} MB for a million keys"
+    what = "rows" if "kept_for" in stream else "keys"
+    million = f"about {stream['bytes_per_key'] * 1_000_000 / 1e6:,.0f} MB for a million {what}"
     texts = ", with 16 bytes for each text" if stream["has_texts"] else ""
     lists = ", and what its lists hold" if stream["has_lists"] else ""
     return million + texts + lists
