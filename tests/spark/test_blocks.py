@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import random
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lamina.errors import BadPipeline
+from lamina.testing.faulty import Killed
+from tests.engine.pipelines import Bomb
 from tests.spark.running import Place, Run, batch, comparable, compiled, job_count, pipeline_text
+from tests.spark.together import Together
 
 COLUMNS = "k STRING, g STRING, a BIGINT, d DOUBLE, m DECIMAL(9,2), ts TIMESTAMP"
 MARK = "WATERMARK ts DELAY OF INTERVAL 3 HOURS"  # nothing that `rows_of` makes is late
@@ -39,85 +43,80 @@ def cut(rows: list[dict[str, Any]], seed: int) -> list[list[dict[str, Any]]]:
     return [rows[i:j] for i, j in zip([0, *at], [*at, len(rows)], strict=True)]
 
 
-def run_and_compare(
-    spark: Any, folder: Path, query: str, *, keys: int = 0, emit: str = "EMIT ON UPDATE"
-) -> None:
-    """A stream over `t`, in epochs; *keys* is 0 of one that only appends."""
-    place = Place(folder)
+SOURCE = f"CREATE SOURCE t ({COLUMNS}) USING json OPTIONS (path 'in') {MARK};\n"
+APPENDING = [
+    "SELECT k, b + 1 AS c FROM (SELECT k, a * 2 AS b FROM t WHERE a > 0) WHERE b < 9",
+    "WITH p AS (SELECT k, a FROM t), q AS (SELECT * FROM p WHERE k = 'a') SELECT a FROM q",
+    "SELECT k, a FROM t WHERE a > 2 UNION ALL SELECT g, -a FROM t WHERE a < 2",
+    "SELECT k, a FROM t UNION ALL SELECT g, m FROM t",  # types become one
+    "WITH p AS (SELECT k, a FROM t WHERE a IS NOT NULL) SELECT x.k FROM p AS x UNION ALL"
+    " SELECT y.k FROM (SELECT k, a FROM p UNION ALL SELECT k, a + 1 FROM p) y WHERE y.a > 1",
+    "SELECT DISTINCT k, g FROM t",
+    "SELECT DISTINCT d, a % 2 AS even FROM t WHERE a > 0",
+    "SELECT DISTINCT * FROM (SELECT g, m FROM t)",
+    "SELECT DISTINCT t.* FROM t",
+    "SELECT g, n FROM (SELECT DISTINCT k, g, 1 AS n FROM t) WHERE k IS NOT NULL",
+    "SELECT DISTINCT k FROM (SELECT DISTINCT k, a FROM t UNION ALL SELECT g, 1 FROM t)",
+]
+UPDATING = [  # with the number of columns that are keys
+    ("SELECT k, count(DISTINCT a) AS n FROM t GROUP BY k", 1),
+    (
+        "SELECT k, g, count(DISTINCT a) AS n, sum(a) AS s, count(*) AS rows, max(a) AS most,"
+        " sum(DISTINCT a) AS sd, avg(DISTINCT m) AS md, round(stddev(d), 9) AS sv FROM t"
+        " WHERE d IS NULL OR d < 9 GROUP BY k, g",
+        2,
+    ),
+    (  # what others keep is untouched by rows that have only distinct values
+        "SELECT g, count(DISTINCT a) AS n, round(corr(a, m), 9) AS c, regr_count(a, m) AS cp,"
+        " bit_xor(a) AS x, bool_and(a > 0) AS every, any_value(g) AS v, avg(m) AS mean,"
+        " slice(sort_array(collect_set(k)), 1, 3) AS ks, round(skewness(a), 9) AS sk FROM t"
+        " GROUP BY g",
+        1,
+    ),
+    ("SELECT count(DISTINCT k, g) AS both, count(DISTINCT d) AS ds, count(k) AS n FROM t", 0),
+    (
+        "SELECT k, count(DISTINCT a) FILTER (WHERE g = 'x') AS x, count(DISTINCT a) AS every,"
+        " count(DISTINCT a % 2) AS even, min(DISTINCT a) AS least FROM t GROUP BY k",
+        1,
+    ),
+    ("SELECT z.k, sum(z.b) AS b FROM (SELECT k, a + 1 AS b FROM t) z GROUP BY z.k", 1),
+    ("SELECT k, sum(n) AS n FROM (SELECT DISTINCT k, a AS n FROM t) GROUP BY k", 1),
+    (
+        "SELECT k, sum(a) AS a, count(DISTINCT a) AS n FROM (SELECT k, a FROM t UNION ALL"
+        " SELECT g, m FROM t) GROUP BY k",
+        1,
+    ),
+    ("SELECT k, n * 2 AS n FROM (SELECT k, count(*) AS n FROM t GROUP BY k)", 1),
+]
+
+
+@pytest.fixture(scope="module")
+def outputs(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Together:
+    """All of them in one pipeline, over two epochs; the view `t` has all rows at once."""
+    place = Place(tmp_path_factory.mktemp("blocks"))
     rows = rows_of(7, 240)
-    place.put_json(cut(rows, len(query)))
-    Run(spark, place)(pipeline_text(COLUMNS, query, emit=emit, mark=MARK))
+    place.put_json([rows[:150], rows[150:]])
+    updating = [(query, "EMIT ON UPDATE") for query, _ in UPDATING]
+    together = Together(SOURCE, [*((query, "") for query in APPENDING), *updating])
+    together.run(Run(spark, place, partitions=2))
     spark.read.schema(COLUMNS).json(place.source).createOrReplaceTempView("t")
-    found = place.latest(keys) if keys else place.rows()
+    return together
+
+
+@pytest.mark.parametrize("query", APPENDING)
+def test_rows_that_never_change_equal_one_batch(spark: Any, outputs: Together, query: str) -> None:
+    found = outputs.rows(APPENDING.index(query))
     assert comparable(found) == comparable(batch(spark, query))
     assert found
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT k, b + 1 AS c FROM (SELECT k, a * 2 AS b FROM t WHERE a > 0) WHERE b < 9",
-        "WITH p AS (SELECT k, a FROM t), q AS (SELECT * FROM p WHERE k = 'a') SELECT a FROM q",
-        "SELECT k, a FROM t WHERE a > 2 UNION ALL SELECT g, -a FROM t WHERE a < 2",
-        "SELECT k, a FROM t UNION ALL SELECT g, m FROM t",  # types become one
-        "WITH p AS (SELECT k, a FROM t WHERE a IS NOT NULL) SELECT x.k FROM p AS x UNION ALL"
-        " SELECT y.k FROM (SELECT k, a FROM p UNION ALL SELECT k, a + 1 FROM p) y WHERE y.a > 1",
-        "SELECT DISTINCT k, g FROM t",
-        "SELECT DISTINCT d, a % 2 AS even FROM t WHERE a > 0",
-        "SELECT DISTINCT * FROM (SELECT g, m FROM t)",
-        "SELECT DISTINCT t.* FROM t",
-        "SELECT g, n FROM (SELECT DISTINCT k, g, 1 AS n FROM t) WHERE k IS NOT NULL",
-        "SELECT DISTINCT k FROM (SELECT DISTINCT k, a FROM t UNION ALL SELECT g, 1 FROM t)",
-    ],
-)
-def test_rows_that_never_change_equal_one_batch(spark: Any, tmp_path: Path, query: str) -> None:
-    run_and_compare(spark, tmp_path, query, emit="")
-
-
-@pytest.mark.parametrize(
-    ("query", "keys"),
-    [
-        ("SELECT k, count(DISTINCT a) AS n FROM t GROUP BY k", 1),
-        (
-            "SELECT k, g, count(DISTINCT a) AS n, sum(a) AS s, count(*) AS rows, max(a) AS most,"
-            " sum(DISTINCT a) AS sd, avg(DISTINCT m) AS md, round(stddev(d), 9) AS sv FROM t"
-            " WHERE d IS NULL OR d < 9 GROUP BY k, g",
-            2,
-        ),
-        (  # what others keep is untouched by rows that have only distinct values
-            "SELECT g, count(DISTINCT a) AS n, round(corr(a, m), 9) AS c, regr_count(a, m) AS cp,"
-            " bit_xor(a) AS x, bool_and(a > 0) AS every, any_value(g) AS v, avg(m) AS mean,"
-            " slice(sort_array(collect_set(k)), 1, 3) AS ks, round(skewness(a), 9) AS sk FROM t"
-            " GROUP BY g",
-            1,
-        ),
-        ("SELECT count(DISTINCT k, g) AS both, count(DISTINCT d) AS ds, count(k) AS n FROM t", 0),
-        (
-            "SELECT k, count(DISTINCT a) FILTER (WHERE g = 'x') AS x, count(DISTINCT a) AS every,"
-            " count(DISTINCT a % 2) AS even, min(DISTINCT a) AS least FROM t GROUP BY k",
-            1,
-        ),
-        ("SELECT z.k, sum(z.b) AS b FROM (SELECT k, a + 1 AS b FROM t) z GROUP BY z.k", 1),
-        ("SELECT k, sum(n) AS n FROM (SELECT DISTINCT k, a AS n FROM t) GROUP BY k", 1),
-        (
-            "SELECT k, sum(a) AS a, count(DISTINCT a) AS n FROM (SELECT k, a FROM t UNION ALL"
-            " SELECT g, m FROM t) GROUP BY k",
-            1,
-        ),
-        ("SELECT k, n * 2 AS n FROM (SELECT k, count(*) AS n FROM t GROUP BY k)", 1),
-    ],
-)
+@pytest.mark.parametrize(("query", "keys"), UPDATING)
 def test_groups_over_blocks_equal_one_batch(
-    spark: Any, tmp_path: Path, query: str, keys: int
+    spark: Any, outputs: Together, query: str, keys: int
 ) -> None:
-    if keys:
-        run_and_compare(spark, tmp_path, query, keys=keys)
-        return
-    place = Place(tmp_path)
-    place.put_json(cut(rows_of(9, 200), 1))
-    Run(spark, place)(pipeline_text(COLUMNS, query, mark=MARK))
-    spark.read.schema(COLUMNS).json(place.source).createOrReplaceTempView("t")
-    assert comparable(place.rows()[-1:]) == comparable(batch(spark, query))
+    found = outputs.latest(len(APPENDING) + UPDATING.index((query, keys)), keys)
+    assert comparable(found) == comparable(batch(spark, query))
+    assert found
 
 
 WINDOWED = (
@@ -177,23 +176,19 @@ def test_distinct_rows_with_their_event_time_are_forgotten_behind_the_watermark(
     assert [[row["k"] for row in epoch] for epoch in place.epochs()] == [["a"], ["b"], ["c"]]
 
 
-@pytest.mark.parametrize("where", ["before COMMIT", "after s.distinct bigint", "before publish"])
-def test_a_killed_epoch_counts_no_distinct_value_twice(
-    spark: Any, tmp_path: Path, where: str
-) -> None:
+def test_killed_epochs_count_no_distinct_value_twice(spark: Any, tmp_path: Path) -> None:
+    """Three kills of one home, each at another place of an epoch, and a rescale after each."""
     query = "SELECT k, count(DISTINCT a) AS n, count(*) AS rows FROM t GROUP BY k"
     place, rows = Place(tmp_path), rows_of(11, 200)
-    place.put_json([rows[:80], rows[80:150], rows[150:]])
-    met: list[str] = []
-
-    def fail(point: str) -> None:
-        met.append(point)
-        if met.count(where) == 2 and point == where:
-            raise KeyboardInterrupt
-
+    place.put_json([rows[:60], rows[60:110], rows[110:160], rows[160:]])
     text = pipeline_text(COLUMNS, query)
-    with pytest.raises(KeyboardInterrupt):
-        Run(spark, place, fail_point=fail)(text)
+    for where, partitions in (
+        ("before COMMIT", 4),
+        ("after s.distinct bigint", 2),
+        ("before publish", 4),
+    ):
+        with pytest.raises(Killed):
+            Run(spark, place, partitions, fail_point=Bomb(where, 2))(text)
     Run(spark, place, partitions=2)(text)
     spark.read.schema(COLUMNS).json(place.source).createOrReplaceTempView("t")
     assert comparable(place.latest(1)) == comparable(batch(spark, query))
@@ -204,7 +199,7 @@ def test_a_block_without_state_is_no_job_of_its_own(spark: Any, tmp_path: Path) 
         "SELECT k, sum(b) AS b FROM (SELECT k, a + 1 AS b FROM (SELECT * FROM t) UNION ALL"
         " SELECT g, 1 FROM t) GROUP BY k"
     )
-    assert jobs_of_an_epoch(spark, tmp_path, query) == 1
+    assert jobs_of_epochs(spark, tmp_path, query) == [1, 1]
 
 
 def test_distinct_values_of_one_type_are_one_more_job(spark: Any, tmp_path: Path) -> None:
@@ -212,21 +207,20 @@ def test_distinct_values_of_one_type_are_one_more_job(spark: Any, tmp_path: Path
         "SELECT k, count(DISTINCT a) AS n, count(DISTINCT a + 0) FILTER (WHERE a > 1) AS m,"
         " sum(DISTINCT a * 2) AS twice FROM t GROUP BY k"
     )
-    assert jobs_of_an_epoch(spark, tmp_path, query) == 2
+    assert jobs_of_epochs(spark, tmp_path, query) == [2, 2]
 
 
-def jobs_of_an_epoch(spark: Any, folder: Path, query: str) -> int:
-    """A run of four epochs has three times as many jobs more than one of one epoch."""
-    counts: list[int] = []
-    for epochs in (1, 4):
-        place = Place(folder / str(epochs))
-        place.put_json([rows_of(epoch, 20) for epoch in range(epochs)])
-        before = job_count(spark)
-        Run(spark, place)(pipeline_text(COLUMNS, query))
-        counts.append(job_count(spark) - before)
-    few, many = counts
-    assert (many - few) % 3 == 0
-    return (many - few) // 3
+def jobs_of_epochs(spark: Any, folder: Path, query: str) -> list[int]:
+    """Of the second epoch and of the third: from one COMMIT to the next."""
+    place, counts = Place(folder), list[int]()
+    place.put_json([rows_of(epoch, 20) for epoch in range(3)])
+
+    def count(point: str) -> None:
+        if point == "before COMMIT":
+            counts.append(job_count(spark))
+
+    Run(spark, place, fail_point=count)(pipeline_text(COLUMNS, query))
+    return [after - before for before, after in pairwise(counts)]
 
 
 def test_parts_of_a_union_with_other_columns_are_refused(spark: Any) -> None:

@@ -11,66 +11,69 @@ from lamina.engine.ports import CHANGE, Change
 from lamina.errors import BadPipeline, Refused
 from tests.spark.changes import applied, check_keys, kinds, run_changes
 from tests.spark.running import Place, Run, batch, comparable, compiled, pipeline_text
-from tests.spark.test_blocks import COLUMNS, MARK, cut, rows_of
+from tests.spark.test_blocks import COLUMNS, MARK, rows_of
+from tests.spark.together import Together
 
 EMIT = "EMIT CHANGES"
 HAVING = "SELECT k, g, sum(a) AS s FROM t GROUP BY k, g HAVING sum(a) BETWEEN -5 AND 20"
 OVER = "row_number() OVER (PARTITION BY k ORDER BY ts DESC, a DESC, d DESC, m DESC, g DESC)"
 
 
-def run_and_compare(
-    spark: Any, folder: Path, query: str, keys: tuple[str, ...] | None, *, rows: int = 200
-) -> None:
-    place = Place(folder)
-    place.put_json(cut(rows_of(len(query), rows), len(query)))
-    text = pipeline_text(COLUMNS, query, emit=EMIT, mark=MARK)
-    epochs = run_changes(Run(spark, place), text)
+SUMS = "SELECT k, g, sum(a) AS s, count(*) AS n FROM t GROUP BY k, g"
+SOURCE = f"CREATE SOURCE t ({COLUMNS}) USING json OPTIONS (path 'in') {MARK};\n"
+GROUPS: list[tuple[str, tuple[str, ...] | None]] = [
+    ("SELECT k, sum(a) AS s, count(*) AS n, avg(m) AS m FROM t GROUP BY k", ("k",)),
+    (HAVING, ("k", "g")),
+    ("SELECT sum(a) + 1 AS s, max(d) AS d FROM t", ()),
+    ("SELECT g, window.start AS at, count(DISTINCT k) AS n FROM t"
+     " GROUP BY g, window(ts, '20 minutes')", ("g", "at")),
+    ("SELECT max(a) AS m FROM t GROUP BY k HAVING count(*) > 20", None),
+    (f"SELECT k, n, a, d FROM (SELECT *, {OVER} AS n FROM t) WHERE n <= 3", ("k", "n")),
+    (f"SELECT k, a, ts FROM t QUALIFY {OVER} <= 2", None),
+    ("SELECT k, g, grouping_id() AS i, min(a) AS a FROM t GROUP BY ROLLUP (k, g)",
+     ("k", "g", "i")),
+]  # fmt: skip
+OVER_GROUPS: list[tuple[str, tuple[str, ...] | None]] = [
+    ("SELECT * FROM (%s) WHERE s > 3 AND n % 2 = 0", ("k", "g")),
+    ("SELECT g, to_json(struct(*)) AS all, k FROM (%s) AS q", ("k", "g")),
+    ("SELECT k, explode(array(s, n, s)) AS x FROM (%s)", None),
+    ("SELECT k, s FROM (%s) UNION ALL SELECT g, a FROM t WHERE a > 0", None),
+    ("SELECT k, 1 AS x FROM (%s) UNION ALL SELECT g, n FROM (%s)", None),
+    ("SELECT k, g, s + 1 AS s FROM (SELECT k, g, s * 2 AS s FROM (%s) WHERE s > 0)",
+     ("k", "g")),
+]  # fmt: skip
+QUERIES = [*GROUPS, *((query.replace("%s", SUMS), keys) for query, keys in OVER_GROUPS)]
+
+
+@pytest.fixture(scope="module")
+def outputs(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Together:
+    """All of them in one pipeline, over three epochs; the view `t` has all rows at once."""
+    place = Place(tmp_path_factory.mktemp("changes"))
+    rows = rows_of(23, 240)
+    place.put_json([rows[:130], rows[130:140], rows[140:]])
+    together = Together(SOURCE, [(query, EMIT) for query, _ in QUERIES])
+    together.run(Run(spark, place, partitions=2))
     spark.read.schema(COLUMNS).json(place.source).createOrReplaceTempView("t")
+    return together
+
+
+def compare(spark: Any, outputs: Together, number: int) -> None:
+    query, keys = QUERIES[number]
+    epochs = outputs.epochs(number)
     assert applied(epochs) == comparable(batch(spark, query))
+    assert epochs
     if keys is not None:
         check_keys(epochs, keys)
 
 
-@pytest.mark.parametrize(
-    ("query", "keys"),
-    [
-        ("SELECT k, sum(a) AS s, count(*) AS n, avg(m) AS m FROM t GROUP BY k", ("k",)),
-        (HAVING, ("k", "g")),
-        ("SELECT sum(a) + 1 AS s, max(d) AS d FROM t", ()),
-        ("SELECT g, window.start AS at, count(DISTINCT k) AS n FROM t"
-         " GROUP BY g, window(ts, '20 minutes')", ("g", "at")),
-        ("SELECT max(a) AS m FROM t GROUP BY k HAVING count(*) > 20", None),
-        (f"SELECT k, n, a, d FROM (SELECT *, {OVER} AS n FROM t) WHERE n <= 3", ("k", "n")),
-        (f"SELECT k, a, ts FROM t QUALIFY {OVER} <= 2", None),
-        ("SELECT k, g, grouping_id() AS i, min(a) AS a FROM t GROUP BY ROLLUP (k, g)",
-         ("k", "g", "i")),
-    ],
-)  # fmt: skip
-def test_all_changes_together_equal_one_batch(
-    spark: Any, tmp_path: Path, query: str, keys: tuple[str, ...] | None
-) -> None:
-    run_and_compare(spark, tmp_path, query, keys)
+@pytest.mark.parametrize("number", range(len(GROUPS)))
+def test_all_changes_together_equal_one_batch(spark: Any, outputs: Together, number: int) -> None:
+    compare(spark, outputs, number)
 
 
-SUMS = "SELECT k, g, sum(a) AS s, count(*) AS n FROM t GROUP BY k, g"
-
-
-@pytest.mark.parametrize(
-    ("query", "keys"),
-    [
-        ("SELECT * FROM (%s) WHERE s > 3 AND n % 2 = 0", ("k", "g")),
-        ("SELECT g, to_json(struct(*)) AS all, k FROM (%s) AS q", ("k", "g")),
-        ("SELECT k, explode(array(s, n, s)) AS x FROM (%s)", None),
-        ("SELECT k, s FROM (%s) UNION ALL SELECT g, a FROM t WHERE a > 0", None),
-        ("SELECT k, 1 AS x FROM (%s) UNION ALL SELECT g, n FROM (%s)", None),
-        ("SELECT k, g, s + 1 AS s FROM (SELECT k, g, s * 2 AS s FROM (%s) WHERE s > 0)",
-         ("k", "g")),
-    ],
-)  # fmt: skip
-def test_streams_over_changes_equal_one_batch(
-    spark: Any, tmp_path: Path, query: str, keys: tuple[str, ...] | None
-) -> None:
-    run_and_compare(spark, tmp_path, query.replace("%s", SUMS), keys)
+@pytest.mark.parametrize("number", range(len(OVER_GROUPS)))
+def test_streams_over_changes_equal_one_batch(spark: Any, outputs: Together, number: int) -> None:
+    compare(spark, outputs, len(GROUPS) + number)
 
 
 def test_each_kind_of_change(spark: Any, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from lamina.errors import BadPipeline, StateChanged
 from tests.spark.changes import applied, check_keys, kinds, run_changes
 from tests.spark.running import Place, Run, batch, comparable, compiled, pipeline_text
 from tests.spark.test_blocks import COLUMNS, MARK, cut, rows_of
+from tests.spark.together import Together
 
 INNER = (
     "SELECT k, g, sum(a) AS a, max(d) AS d, sum(m) AS m, count(*) AS n, max(ts) AS ts, min(a) AS i"
@@ -34,87 +36,51 @@ def _rounded(value: Any) -> Any:
     return [_rounded(each) for each in value] if isinstance(value, list) else value
 
 
-def run_and_compare(
-    spark: Any,
-    folder: Path,
-    query: str,
-    keys: tuple[str, ...] | None = None,
-    *,
-    oracle: str = "",
-    seed: int = 0,
-) -> list[list[dict[str, Any]]]:
-    place = Place(folder)
-    place.put_json(cut(rows_of(len(query) + seed, 160), len(query) + seed))
-    epochs = run_changes(
-        Run(spark, place), pipeline_text(COLUMNS, query, emit="EMIT CHANGES", mark=MARK)
-    )
-    spark.read.schema(COLUMNS).json(place.source).createOrReplaceTempView("t")
-    left = applied([rounded(epoch) for epoch in epochs])
-    assert left == comparable(rounded(batch(spark, oracle or query)))
-    if keys is not None:
-        check_keys(epochs, keys)
-    return epochs
+ALGEBRAIC = (
+    *("sum(a)", "count(a)", "count(*)", "avg(a)", "count_if(n > 2)", "sum(m)", "avg(m)"),
+    *("sum(a) FILTER (WHERE g = 'x')", "min(a)", "max(d)", "min(m)", "max(ts)", "max(g)"),
+    *("min(k)", "bool_and(n > 2)", "bool_or(a > 0)", "any_value(n) IS NULL"),
+    *("sum(d)", "avg(d)", "var_samp(n)", "stddev_pop(a)", "kurtosis(n)", "skewness(n)"),
+    *("corr(n, i)", "covar_samp(n, i)", "regr_slope(n, i)", "regr_sxx(n, i)"),
+    *("regr_count(n, i)", "regr_avgx(n, i)", "bit_and(n)", "bit_or(n)", "bit_xor(n)"),
+)
+DISTINCT = (
+    *("count(DISTINCT g)", "count(DISTINCT g, n)", "sum(DISTINCT n)", "avg(DISTINCT m)"),
+    *("sum(DISTINCT a)", "avg(DISTINCT n)", "bit_xor(DISTINCT n)", "bit_xor(n)"),
+)
+LISTED = (
+    *("median(n)", "percentile(n, array(0.1, 0.9))"),
+    "percentile_disc(0.5) WITHIN GROUP (ORDER BY n DESC)",
+    *("sort_array(collect_list(n))", "sort_array(collect_set(g))"),
+    "slice(sort_array(collect_list(a), false), 1, 3)",
+    # Of rows with the same second argument Spark takes any, so their values are the same here.
+    *("min_by(n, n)", "max_by(n, n)", "max_by(n, n, 3)", "min_by(n, n, 2)"),
+)
 
 
-@pytest.mark.parametrize(
-    "aggregates",
-    [
-        "sum(a) AS s, count(a) AS c, count(*) AS n, avg(a) AS v, count_if(n > 2) AS f,"
-        " sum(m) AS sm, avg(m) AS am, sum(a) FILTER (WHERE g = 'x') AS sx",
-        "min(a) AS a, max(d) AS d, min(m) AS m, max(ts) AS t, bool_and(n > 2) AS x,"
-        " bool_or(a > 0) AS y, any_value(n) IS NULL AS z, max(g) AS g, min(k) AS k0",
-        "sum(d) AS s, avg(d) AS v, var_samp(n) AS x, stddev_pop(a) AS y, kurtosis(n) AS u,"
-        " skewness(n) AS w",
-        "corr(n, i) AS c, covar_samp(n, i) AS v, regr_slope(n, i) AS s, regr_sxx(n, i) AS x,"
-        " regr_count(n, i) AS r, regr_avgx(n, i) AS ax",
-        "count(DISTINCT g) AS g, count(DISTINCT g, n) AS gn, sum(DISTINCT n) AS s,"
-        " avg(DISTINCT m) AS m, sum(DISTINCT a) AS sa, avg(DISTINCT n) AS an",
-        "bit_and(n) AS x, bit_or(n) AS y, bit_xor(n) AS z, bit_xor(DISTINCT n) AS zz",
-        "median(n) AS md, percentile(n, array(0.1, 0.9)) AS p,"
-        " percentile_disc(0.5) WITHIN GROUP (ORDER BY n DESC) AS pd",
-        "sort_array(collect_list(n)) AS l, sort_array(collect_set(g)) AS st,"
-        " slice(sort_array(collect_list(a), false), 1, 3) AS top",
-    ],
-)  # fmt: skip
-def test_aggregates_over_changes_equal_the_nested_query(
-    spark: Any, tmp_path: Path, aggregates: str
-) -> None:
-    run_and_compare(spark, tmp_path, f"SELECT k, {aggregates} FROM ({VALUE}) GROUP BY k", ("k",))
+def by_k(items: Sequence[str]) -> str:
+    listed = ", ".join(f"{item} AS x{number}" for number, item in enumerate(items))
+    return f"SELECT k, {listed} FROM {{value}} GROUP BY k"
 
 
-@pytest.mark.parametrize(
-    ("query", "keys"),
-    [
-        (f"SELECT count(*) AS n, sum(a) AS s, max(n) AS m FROM ({VALUE})", ()),
-        (f"SELECT DISTINCT n, g FROM ({VALUE})", ("n", "g")),
-        (f"SELECT k, max(n) AS n FROM ({VALUE}) GROUP BY k HAVING max(n) % 2 = 0", ("k",)),
-        (f"SELECT g, n, count(*) AS c FROM ({VALUE}) GROUP BY CUBE (g, n)", None),
-        (f"SELECT c, count(*) AS n FROM (SELECT n, count(*) AS c FROM ({VALUE}) GROUP BY n)"
-         " GROUP BY c", ("c",)),
-        (f"SELECT k, r, n, a FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY n DESC,"
-         f" g DESC, a DESC, i DESC, m DESC, d DESC, ts DESC) AS r FROM ({VALUE})) WHERE r <= 3",
-         ("k", "r")),
-        (f"SELECT k, n, i FROM ({VALUE}) QUALIFY"
-         " row_number() OVER (PARTITION BY k ORDER BY n, i, g, a, m, d, ts) = 1", ("k",)),
-        (f"SELECT count(*) AS c, sum(n) AS n FROM (SELECT g, n FROM ({VALUE}) QUALIFY"
-         " row_number() OVER (PARTITION BY g ORDER BY n DESC) <= 2)", ()),
-        (f"SELECT x, count(*) AS c FROM (SELECT n AS x FROM ({VALUE}) UNION ALL"
-         " SELECT a FROM t) GROUP BY x", ("x",)),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("seed", [0, 1])
-def test_groups_over_changes_equal_the_nested_query(
-    spark: Any, tmp_path: Path, query: str, keys: tuple[str, ...] | None, seed: int
-) -> None:
-    run_and_compare(spark, tmp_path, query, keys, seed=seed)
-
-
-def test_values_by_another_over_changes(spark: Any, tmp_path: Path) -> None:
-    """Of rows with the same second argument Spark takes any, so their values are the same here."""
-    aggregates = "min_by(n, n) AS x, max_by(n, n) AS y, max_by(n, n, 3) AS z, min_by(n, n, 2) AS w"
-    run_and_compare(spark, tmp_path, f"SELECT k, {aggregates} FROM ({VALUE}) GROUP BY k", ("k",))
-
-
+GROUPS: list[tuple[str, tuple[str, ...] | None]] = [
+    ("SELECT count(*) AS n, sum(a) AS s, max(n) AS m FROM {value}", ()),
+    ("SELECT DISTINCT n, g FROM {value}", ("n", "g")),
+    ("SELECT k, max(n) AS n FROM {value} GROUP BY k HAVING max(n) % 2 = 0", ("k",)),
+    ("SELECT g, n, count(*) AS c FROM {value} GROUP BY CUBE (g, n)", None),
+    ("SELECT c, count(*) AS n FROM (SELECT n, count(*) AS c FROM {value} GROUP BY n)"
+     " GROUP BY c", ("c",)),
+    ("SELECT k, r, n, a FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY n DESC,"
+     " g DESC, a DESC, i DESC, m DESC, d DESC, ts DESC) AS r FROM {value}) WHERE r <= 3",
+     ("k", "r")),
+    ("SELECT k, n, i FROM {value} QUALIFY"
+     " row_number() OVER (PARTITION BY k ORDER BY n, i, g, a, m, d, ts) = 1", ("k",)),
+    ("SELECT count(*) AS c, sum(n) AS n FROM (SELECT g, n FROM {value} QUALIFY"
+     " row_number() OVER (PARTITION BY g ORDER BY n DESC) <= 2)", ()),
+    ("SELECT x, count(*) AS c FROM (SELECT n AS x FROM {value} UNION ALL"
+     " SELECT a FROM t) GROUP BY x", ("x",)),
+    (f"SELECT min(n) AS least, count(*) AS n FROM ({VALUE})", ()),  # all in one query
+]  # fmt: skip
 HOT = """
 SELECT starts, auction, num FROM (
   SELECT starts, auction, num,
@@ -122,27 +88,64 @@ SELECT starts, auction, num FROM (
   FROM (SELECT window.start AS starts, k AS auction, count(*) AS num FROM t
         GROUP BY k, window(ts, '20 minutes', '10 minutes') {emit}))
 WHERE place = 1"""
-
-
-def test_the_hottest_item_of_every_window_is_known_before_it_closes(
-    spark: Any, tmp_path: Path
-) -> None:
-    """Nexmark's q5 over windows that are still open."""
-    query = HOT.format(emit="EMIT CHANGES")
-    epochs = run_and_compare(spark, tmp_path, query, ("starts",), oracle=HOT.format(emit=""))
-    assert {kind for epoch in epochs for kind in kinds(epoch)} == {"+I", "-D"}
-
-
 WINDOWS = (
     "SELECT window.start AS h, count(*) AS n, max(c) AS c, sum(s) AS s FROM"
     " (SELECT k, window.end - INTERVAL 1 MICROSECOND AS at, count(*) AS c, sum(a) AS s FROM t"
     " GROUP BY k, window(ts, '10 minutes') {emit}) GROUP BY window(at, '1 hour')"
 )
+SOURCE = f"CREATE SOURCE t ({COLUMNS}) USING json OPTIONS (path 'in') {MARK};\n"
+CHANGING = [
+    *((by_k(items), ("k",)) for items in (ALGEBRAIC, DISTINCT, LISTED)),
+    *GROUPS,
+    (HOT, ("starts",)),
+    (WINDOWS, ("h",)),
+]
+UPDATING = "SELECT count(*) AS n, max(n) AS m, sum(a) AS s FROM {value}"
 
 
-def test_windows_over_windows_of_changes(spark: Any, tmp_path: Path) -> None:
-    query = WINDOWS.format(emit="EMIT CHANGES")
-    run_and_compare(spark, tmp_path, query, ("h",), oracle=WINDOWS.format(emit=""))
+@pytest.fixture(scope="module")
+def outputs(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Together:
+    """All queries over the same changes, in three epochs; the view `t` has all rows at once."""
+    place = Place(tmp_path_factory.mktemp("changes"))
+    rows = rows_of(17, 320)
+    place.put_json([rows[:180], rows[180:190], rows[190:]])
+    queries = [
+        (query.format(value="changing", emit="EMIT CHANGES"), "EMIT CHANGES")
+        for query, _ in CHANGING
+    ]
+    queries.append((UPDATING.format(value="changing"), "EMIT ON UPDATE"))
+    together = Together(f"{SOURCE}CREATE STREAM changing AS {VALUE} EMIT CHANGES;\n", queries)
+    together.run(Run(spark, place, partitions=2))
+    spark.read.schema(COLUMNS).json(place.source).createOrReplaceTempView("t")
+    return together
+
+
+def oracle(spark: Any, query: str) -> list[str]:
+    text = query.format(value=f"({VALUE})", emit="")
+    return comparable(rounded(batch(spark, text)))
+
+
+@pytest.mark.parametrize("number", range(len(CHANGING)))
+def test_groups_over_changes_equal_the_nested_query(
+    spark: Any, outputs: Together, number: int
+) -> None:
+    query, keys = CHANGING[number]
+    epochs = outputs.epochs(number)
+    assert applied([rounded(epoch) for epoch in epochs]) == oracle(spark, query)
+    assert epochs
+    if keys is not None:
+        check_keys(epochs, keys)
+
+
+def test_the_hottest_item_of_every_window_is_known_before_it_closes(outputs: Together) -> None:
+    """Nexmark's q5 over windows that are still open."""
+    epochs = outputs.epochs(CHANGING.index((HOT, ("starts",))))
+    assert {kind for epoch in epochs for kind in kinds(epoch)} == {"+I", "-D"}
+
+
+def test_one_group_over_changes_may_emit_on_update(spark: Any, outputs: Together) -> None:
+    rows = outputs.rows(len(CHANGING))
+    assert comparable(rounded(rows[-1:])) == oracle(spark, UPDATING)
 
 
 def test_a_window_over_changes_comes_out_once_when_it_closes(spark: Any, tmp_path: Path) -> None:
@@ -157,15 +160,6 @@ def test_a_window_over_changes_comes_out_once_when_it_closes(spark: Any, tmp_pat
     wanted = [row for row in batch(spark, WINDOWS.format(emit="")) if row["h"].day == 1]
     assert comparable(place.rows()) == comparable(wanted)
     assert wanted
-
-
-def test_one_group_over_changes_may_emit_on_update(spark: Any, tmp_path: Path) -> None:
-    query = f"SELECT count(*) AS n, max(n) AS m, sum(a) AS s FROM ({VALUE})"
-    place = Place(tmp_path)
-    place.put_json(cut(rows_of(1, 100), 1))
-    Run(spark, place)(pipeline_text(COLUMNS, query))
-    spark.read.schema(COLUMNS).json(place.source).createOrReplaceTempView("t")
-    assert comparable(place.rows()[-1:]) == comparable(batch(spark, query))
 
 
 def test_a_group_that_has_lost_its_last_row_is_gone_and_comes_again(

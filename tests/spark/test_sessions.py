@@ -14,11 +14,13 @@ from lamina.errors import BadPipeline
 from lamina.testing.faulty import Killed
 from tests.engine.pipelines import Bomb
 from tests.spark.running import Place, Run, batch, comparable, compiled, pipeline_text
+from tests.spark.together import Together
 
 COLUMNS = "k STRING, v BIGINT, d DOUBLE, m DECIMAL(9,2), g INT, ts TIMESTAMP"
 MARK = "WATERMARK ts DELAY OF INTERVAL 30 SECONDS"
 START = datetime(2024, 1, 1, tzinfo=UTC)
 CLOSE = "EMIT ON WINDOW CLOSE"
+EPOCHS_SEED = 15  # four epochs
 
 
 def epochs_of(seed: int, rows: int = 400) -> list[list[dict[str, Any]]]:
@@ -73,36 +75,54 @@ QUERIES = [
 ]
 
 
-@pytest.mark.parametrize("query", QUERIES)
-def test_sessions_equal_one_batch(spark: Any, tmp_path: Path, query: str) -> None:
-    place = Place(tmp_path)
-    place.put_json(epochs_of(len(query)))
-    text = pipeline_text(COLUMNS, query, emit=CLOSE, mark=MARK)
-    kill = Run(spark, place, partitions=2, fail_point=Bomb("before COMMIT", 2))
-    if len(list((tmp_path / "in").iterdir())) > 1:
-        with pytest.raises(Killed):
-            kill(text)
-    run = Run(spark, place, partitions=8, drain=True)
-    run(text)
-    spark.read.schema(COLUMNS).json(place.source).createOrReplaceTempView("t")
-    assert comparable(place.rows()) == comparable(batch(spark, query))
-    assert len(place.rows()) > 5
+VISITS = (
+    "WITH visits AS (SELECT k, session_window.end - INTERVAL 1 MICROSECOND AS last,"
+    " count(*) AS n FROM t GROUP BY k, session_window(ts, '10 seconds'))"
+    " SELECT window.start AS minute, count(*) AS visits, sum(n) AS rows"
+    " FROM visits GROUP BY window(last, '1 minute')"
+)
+SPELLINGS = [
+    MINE(bounds=BOUNDS, what="count(*) AS n", window=window)
+    for window in (
+        "session_window(ts, '10 seconds')",
+        "SESSION(ts, INTERVAL 10 SECONDS)",
+        "session_window(ts, CASE WHEN g = 77 THEN INTERVAL '1' DAY ELSE INTERVAL 10 SECONDS END)",
+    )
+]
+ASKED = [*QUERIES, VISITS, *SPELLINGS]
+
+
+@pytest.fixture(scope="module")
+def outputs(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Together:
+    """All of them in one pipeline, killed once and rescaled; the view `t` has all rows at once."""
+    place = Place(tmp_path_factory.mktemp("sessions"))
+    place.put_json(epochs_of(EPOCHS_SEED))
+    head = f"CREATE SOURCE t ({COLUMNS}) USING json OPTIONS (path 'in') {MARK};\n"
+    together = Together(head, [(query, CLOSE) for query in ASKED])
+    with pytest.raises(Killed):
+        together.run(Run(spark, place, partitions=2, fail_point=Bomb("before COMMIT", 2)))
+    run = Run(spark, place, partitions=4, drain=True)
+    together.run(run)
     assert sum(report.late for report in run.reports) == 0
+    spark.read.schema(COLUMNS).json(place.source).createOrReplaceTempView("t")
+    return together
 
 
-def test_the_other_spelling_is_the_same_window(spark: Any, tmp_path: Path) -> None:
-    what = "count(*) AS n"
-    places = []
-    for number, window in enumerate(
-        ["session_window(ts, '10 seconds')", "SESSION(ts, INTERVAL 10 SECONDS)",
-         "session_window(ts, CASE WHEN g = 77 THEN INTERVAL '1' DAY ELSE INTERVAL 10 SECONDS END)"]
-    ):  # fmt: skip
-        place = Place(tmp_path / str(number))
-        place.put_json(epochs_of(3))
-        query = MINE(bounds=BOUNDS, what=what, window=window)
-        Run(spark, place, drain=True)(pipeline_text(COLUMNS, query, emit=CLOSE, mark=MARK))
-        places.append(comparable(place.rows()))
-    assert places[0] == places[1] == places[2]
+@pytest.mark.parametrize("query", QUERIES)
+def test_sessions_equal_one_batch(spark: Any, outputs: Together, query: str) -> None:
+    found = outputs.rows(ASKED.index(query))
+    assert comparable(found) == comparable(batch(spark, query))
+    assert len(found) > 5
+
+
+def test_windows_over_sessions_count_them_when_they_end(spark: Any, outputs: Together) -> None:
+    assert comparable(outputs.rows(ASKED.index(VISITS))) == comparable(batch(spark, VISITS))
+
+
+def test_the_other_spelling_is_the_same_window(outputs: Together) -> None:
+    first, *others = (comparable(outputs.rows(ASKED.index(query))) for query in SPELLINGS)
+    assert first
+    assert all(other == first for other in others)
 
 
 def at(seconds: float) -> str:
@@ -126,22 +146,6 @@ def test_a_session_is_open_until_the_watermark_is_at_its_end(spark: Any, tmp_pat
     thirty = START + timedelta(seconds=30)
     assert found == [[("a", 3, thirty), ("b", 1, thirty)]]
     assert [report.late for report in run.reports] == [0, 0, 1, 0]
-
-
-def test_windows_over_sessions_count_them_when_they_end(spark: Any, tmp_path: Path) -> None:
-    query = (
-        "WITH visits AS (SELECT k, session_window.end - INTERVAL 1 MICROSECOND AS last,"
-        " count(*) AS n FROM t GROUP BY k, session_window(ts, '10 seconds'))"
-        " SELECT window.start AS minute, count(*) AS visits, sum(n) AS rows"
-        " FROM visits GROUP BY window(last, '1 minute')"
-    )
-    place = Place(tmp_path)
-    place.put_json(epochs_of(9))
-    run = Run(spark, place, drain=True)
-    run(pipeline_text(COLUMNS, query, emit=CLOSE, mark=MARK))
-    spark.read.schema(COLUMNS).json(place.source).createOrReplaceTempView("t")
-    assert comparable(place.rows()) == comparable(batch(spark, query))
-    assert sum(report.late for report in run.reports) == 0
 
 
 def test_the_end_tells_the_sessions_of_a_key_apart(spark: Any) -> None:
