@@ -10,7 +10,7 @@ The short form runs by default and samples. The long form takes minutes and leav
     LAMINA_FAULTS=long .venv/bin/python -m pytest tests/faults
 
            by default                  long form
-strace     6 calls of each kind        every call of each kind
+strace     4 calls of each kind        every call of each kind
 kill -9    20 rounds                   200 rounds
 power cut  3 cuts                      30 cuts
 full disk  2 times                     20 times

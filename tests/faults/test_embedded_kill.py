@@ -35,7 +35,7 @@ SECONDS_MAX = 0.5
 """Early moments are likelier: some rounds die while they recover."""
 KILL, BROKEN, FULL = "signal=SIGKILL", "error=EIO", "error=ENOSPC"
 KINDS = ("write", "writev", "fdatasync", "fsync", "rename", "link", "unlink", "mkdir", "openat")
-SAMPLE = 4
+SAMPLE = 3
 EPOCHS, LIVES = 5, 2
 
 

@@ -26,7 +26,7 @@ from tests.faults.traced import CALLS, STRACE, Call, Ended, Fault, Server
 pytestmark = pytest.mark.skipif(STRACE is None, reason="strace is not installed")
 
 KILL, BROKEN, FULL = "signal=SIGKILL", "error=EIO", "error=ENOSPC"
-SAMPLE = 6
+SAMPLE = 4
 EPOCHS, LIVES = 3, 2
 SETTINGS = workload.Settings(SEED, checkpoint_every=2)
 
