@@ -1,7 +1,8 @@
 """The one place that reads a clock or draws a random number.
 
-Times are for people and for waiting; no decision and no deletion looks at one. Everything that
-needs either takes a Clock, so that tests and the simulation can hold both still.
+Times are for people and for waiting; no decision and no deletion looks at one. A pipeline may ask
+for one beside its rows (METADATA FROM 'epoch_time'). Everything that needs either takes a Clock, so
+that tests and the simulation can hold both still.
 """
 
 from __future__ import annotations

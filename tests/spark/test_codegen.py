@@ -34,7 +34,12 @@ CREATE STREAM a AS SELECT k, sum(v) AS v, count(*) AS n FROM chosen GROUP BY k E
 CREATE SINK out FROM a USING parquet OPTIONS (path 'out');
 """,
 }
-PIPELINES["files, --max-ahead"] = PIPELINES["files"]
+PIPELINES["files, --max-ahead"] = (  # and the time of the epoch, which is another one each time
+    PIPELINES["files"]
+    .replace(COLUMNS, f"{COLUMNS}, p TIMESTAMP METADATA FROM 'epoch_time'")
+    .replace("k, v FROM t", "k, v, p FROM t")
+    .replace("count(*) AS n", "count(p) AS n")
+)
 
 
 class Compilations:

@@ -29,6 +29,7 @@ from lamina.connectors.options import option_of, read_options
 from lamina.connectors.registry import sink_kind, sink_names, source_kind, source_names
 from lamina.connectors.store_options import shared_options
 from lamina.ids import fold
+from lamina.pipeline.epoch_times import EPOCH_TIME, without_epoch_times
 from lamina.pipeline.model import Column, DeclaredSink, DeclaredSource, Pipeline
 from lamina.pipeline.tokens import bad_at
 from lamina.workspace.notes import LocalNotes
@@ -57,7 +58,7 @@ def check_connectors(pipeline: Pipeline, folder: Path, *, file: str = "pipeline"
 
 def check_source(source: DeclaredSource, folder: Path, *, file: str = "pipeline") -> SourceContext:
     """What a source is opened with; relative paths are below *folder*."""
-    kind = _source_kind(source, file)
+    kind, source = _source_kind(source, file), without_epoch_times(source)
     context = SourceContext(source, read_options(source, kind, folder, file=file))
     _check_metadata(source, kind, file)
     kind.check(context)
@@ -264,9 +265,10 @@ def _check_metadata(source: DeclaredSource, kind: SourceKind, file: str) -> None
         shown = f"the column {column.name!r} of {source.name!r} is METADATA FROM"
         if types is None:
             advice = (
-                f"There are {', '.join(kind.metadata)}"
+                f"There are {', '.join(kind.metadata)} and {EPOCH_TIME}"
                 if known
-                else f"Rows of {kind.name} have no metadata: leave METADATA FROM out"
+                else f"Rows of {kind.name} have no metadata: leave it out. Only {EPOCH_TIME!r}, "
+                "when the epoch was planned, goes with all of them"
             )
             raise bad_at(f"{shown} {column.metadata!r}", file, source.place, advice)
         if _type_of(column) not in types:

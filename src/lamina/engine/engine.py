@@ -13,6 +13,7 @@ done: whatever instruction the process is killed at.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -20,10 +21,10 @@ from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.saving import PipelineFacts
 from lamina.clock import Clock, new_writer_id
 from lamina.engine.backoff import Backoff
+from lamina.engine.epoch_times import EpochTimes
 from lamina.engine.model import (
     Offset,
     OperatorWork,
-    Seen,
     SourceRange,
     StreamResult,
     StreamWork,
@@ -42,7 +43,7 @@ from lamina.engine.planning import (
 from lamina.engine.plans import EnginePlan, EngineSettings, EpochReport, FailPoint, StreamPlan
 from lamina.engine.ports import Runner, Sink, Source
 from lamina.engine.publishing import Publisher, open_publisher
-from lamina.engine.records import has_late, offsets_after, report_of, staged_for
+from lamina.engine.records import has_late, offsets_after, report_of, seen_by_source, staged_for
 from lamina.engine.saves import Saves
 from lamina.engine.spelling import respelled
 from lamina.engine.states import States
@@ -90,6 +91,7 @@ class Engine:
         self._run_id = new_writer_id(clock)[:12]
         self._broken = False
         self._reading = Backoff(clock)
+        self._times = EpochTimes(clock, plan)
         self._has_read = False  # in this process
         self._begin_at(recovered)
         self._publisher = open_publisher(sinks, plan, recovered, staged=space.staged, clock=clock)
@@ -267,9 +269,10 @@ class Engine:
         }
         drain = self._plan.delays_us if self._settings.drain else ()
         plan = plan_epoch(self._next_epoch, ranges, self._watermarks, self._applied, drain=drain)
-        if plan is not None:
-            check_not_drained(plan, self._watermarks, self._plan.windowed_sources)
-        return plan
+        if plan is None:
+            return None
+        check_not_drained(plan, self._watermarks, self._plan.windowed_sources)
+        return replace(plan, time_us=self._times.next_us(self._watermarks))
 
     # run
 
@@ -303,8 +306,9 @@ class Engine:
             floor=plan.watermarks.floor_of(stream.sources, stream.lateness_us),
             saved_epoch=self._saves.base_epoch,
             latest_max_us=self._watermarks.latest_max(
-                stream.inputs, self._plan.delays_us, self._settings.max_ahead_us
+                stream.inputs, self._plan.delays_by_rows, self._settings.max_ahead_us
             ),
+            epoch_time_us=plan.time_us,
         )
 
     def _late_floor(self, stream: StreamPlan, plan: EpochPlan) -> int | None:
@@ -362,9 +366,7 @@ class Engine:
         return commit
 
     def _watermarks_after(self, plan: EpochPlan, results: Mapping[str, StreamResult]) -> Watermarks:
-        seen: dict[str, Seen] = {}
-        for result in results.values():
-            seen.update(result.seen)
+        seen = seen_by_source(results)
         delays, ahead_max = self._plan.delays_us, self._settings.max_ahead_us
         return plan.watermarks.advanced(seen, delays, ahead_max, plan.holding)
 

@@ -116,6 +116,7 @@ class StreamWork:
     saved_epoch: int = 0  # a checkpoint has everything up to here: WAL goes on in a new segment
     latest_max_us: Mapping[str, int | None] = field(default_factory=dict)
     """Of sources with `max_ahead`: a later event time does not count in what was `Seen`."""
+    epoch_time_us: int = 0  # when the epoch was planned: some sources have it as a column
 
     def task(self, partition: int, attempt: str) -> TaskWork:
         return TaskWork(self, partition, attempt)

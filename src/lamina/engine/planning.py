@@ -202,6 +202,7 @@ class EpochPlan:
     epoch: int
     ranges: Mapping[str, SourceRange]
     watermarks: Watermarks
+    time_us: int = 0  # when it was planned (epoch_times.py)
 
     @property
     def has_input(self) -> bool:

@@ -48,9 +48,15 @@ class EnginePlan:
     streams: tuple[StreamPlan, ...]
     sinks: Mapping[str, str]  # sink -> stream
     delays_us: Mapping[str, int]  # of sources with a watermark
+    by_clock: frozenset[str] = frozenset()  # those whose event time is the time of the epoch
     settings: Mapping[str, str] = field(default_factory=dict)  # what results depend on (R9)
     definitions: Mapping[str, str] = field(default_factory=dict)  # name -> digest of what it is
     connectors: Mapping[str, str] = field(default_factory=dict)  # source -> what it is read with
+
+    @property
+    def delays_by_rows(self) -> dict[str, int]:
+        """The delays of sources whose event time comes with the rows: it may be a wrong one."""
+        return {name: each for name, each in self.delays_us.items() if name not in self.by_clock}
 
     def record(self, sources: Iterable[str]) -> PipelineRecord:
         """What is written down of it; the id is found, or made, when it is claimed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lamina.engine.model import StreamResult
+from lamina.engine.model import Seen, StreamResult
 from lamina.engine.planning import EpochPlan, Watermarks, stood_at
 from lamina.engine.plans import EnginePlan, EpochReport
 from lamina.format.commit import CommitRecord, StagedFile
@@ -42,6 +42,11 @@ def staged_for(
     )
 
 
+def seen_by_source(results: Mapping[str, StreamResult]) -> dict[str, Seen]:
+    """What was read of each source; several streams may have read the same."""
+    return {name: each for result in results.values() for name, each in result.seen.items()}
+
+
 def has_late(result: StreamResult) -> bool:
     """Whether rows were left out because their window has closed."""
     return any(task.late for task in result.tasks)
@@ -59,7 +64,7 @@ def report_of(
     behind: int,
 ) -> EpochReport:
     """What people see of an epoch."""
-    seen = {name: each for result in results.values() for name, each in result.seen.items()}
+    seen = seen_by_source(results)
     tasks = [task for result in results.values() for task in result.tasks]
     counted = [
         task

@@ -14,6 +14,7 @@ from posixpath import normpath
 from lamina.errors import BadPipeline
 from lamina.pipeline.blocks import keeps_state
 from lamina.pipeline.distinct_checks import check_distinct
+from lamina.pipeline.epoch_times import check_epoch_times
 from lamina.pipeline.expressions import Words
 from lamina.pipeline.join_checks import check_join
 from lamina.pipeline.keys import Names, read_keys
@@ -116,6 +117,7 @@ class _Checks:
             if column.name.lower().startswith(RESERVED):
                 message = f"the column {column.name!r} of {source.name!r} is reserved for Lamina"
                 raise self._bad(message, source, "Give it another one")
+        check_epoch_times(source, self._bad)
         if source.watermark is None:
             return
         name = source.watermark.column

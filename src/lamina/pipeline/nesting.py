@@ -29,8 +29,9 @@ CLOCK = (
     "they are read again"
 )
 CLOCK_ADVICE = (
-    "Use a time that comes with the rows: their event time, or when they arrived at the source "
-    "(kafka: arrived TIMESTAMP METADATA FROM 'timestamp'), with a WATERMARK on it"
+    "Give the source a column at TIMESTAMP METADATA FROM 'epoch_time', with a WATERMARK on it: it "
+    "is kept with the rows. Or use a time that comes with them: their event time, or when they "
+    "arrived (kafka: METADATA FROM 'timestamp')"
 )
 
 

@@ -24,6 +24,7 @@ from lamina.pipeline.blocks import keeps_state
 from lamina.pipeline.compile import compile_select
 from lamina.pipeline.compile_rows import named_table
 from lamina.pipeline.digests import digests_of, hash_of, words_of
+from lamina.pipeline.epoch_times import goes_by_clock
 from lamina.pipeline.model import DeclaredSource, FrameFunction, Pipeline, Stream
 from lamina.pipeline.plans import Aggregation, Stateless
 from lamina.pipeline.select import Select, read_select
@@ -75,6 +76,7 @@ def compile_pipeline(
             for source in pipeline.sources.values()
             if source.watermark is not None
         },
+        by_clock=frozenset(s.name for s in pipeline.sources.values() if goes_by_clock(s)),
         connectors={source.name: source.format for source in pipeline.sources.values()},
     )
     return plan, compiler.streams

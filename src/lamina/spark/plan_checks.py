@@ -189,7 +189,8 @@ def check_change(frame: DataFrame, select: Select, *, what: str = "a stream of c
         raise select.script.bad(
             f"{said} in {what}: a row that is taken back must be as it was",
             now or 0,
-            "Compute it in a stream of its own over a source, whose rows never change",
+            "Compute it in a stream of its own over a source, whose rows never change; for a time, "
+            "give the source a column METADATA FROM 'epoch_time'",
         )
 
 

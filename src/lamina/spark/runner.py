@@ -38,6 +38,7 @@ from lamina.errors import LaminaError
 from lamina.spark.failures import spark_errors
 from lamina.spark.frames import named
 from lamina.spark.internals import Activation, ArrowStep, Measures, json_column, query
+from lamina.spark.stamping import Stamps
 from lamina.spark.streams import SparkStream, Views
 from lamina.spark.tasks import META, RESULT, StageOutput, UpdateAndStage, UpdateState
 
@@ -51,13 +52,18 @@ class SparkRunner:
         streams: Mapping[str, SparkStream],
         sources: Mapping[str, SparkSource],
         times: Mapping[str, str],
+        stamps: Mapping[str, Stamps] | None = None,
     ) -> None:
-        """*times* names the column of event time of each source that has one."""
+        """*times* names the column of event time of each source that has one.
+
+        *stamps* are of sources whose rows get the time of the epoch.
+        """
         self._spark = spark
         self._active = Activation(spark)
         self._streams = streams
         self._sources = sources
         self._times = times
+        self._stamps = stamps or {}
         self._steps: dict[tuple[StructType, tuple[str, ...]], ArrowStep] = {}
         self._known_measures: dict[str, Measures] = {}
         self._empties: dict[str, str] = {}
@@ -205,6 +211,8 @@ class SparkRunner:
                 if stream.of_bad_rows:
                     return self._bad_rows(planned)
                 frame = self._sources[source].frame(self._spark, planned)
+                if source in self._stamps:
+                    frame = self._stamps[source].on(frame, work.epoch_time_us)
                 measured = self._measures(source, work, planned).of(frame)
                 if planned.holding is not None:
                     measured = measured.drop(PART)

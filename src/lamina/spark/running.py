@@ -36,6 +36,7 @@ from lamina.spark.internals import ArrowStep, active
 from lamina.spark.jars import check_classes
 from lamina.spark.preflight import preflight
 from lamina.spark.runner import RESULTS, SparkRunner, pinned
+from lamina.spark.stamping import stamps_of
 from lamina.store import open_store
 from lamina.workspace.local import LocalWorkspace
 
@@ -161,7 +162,7 @@ def open_pipeline(
             plan,
             space=space,
             store=open_store(wanted.store),
-            runner=SparkRunner(own, streams, sources, times),
+            runner=SparkRunner(own, streams, sources, times, stamps_of(pipeline)),
             sources=sources,
             sinks=sinks,
             settings=wanted.engine,
