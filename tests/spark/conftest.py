@@ -15,6 +15,7 @@ from tests.spark.victims import Nursery, nursery
 
 CONF = {
     "spark.ui.enabled": "false",
+    "spark.sql.ui.explainMode": "simple",  # of every job Spark keeps a text of its plan
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",

@@ -13,6 +13,7 @@ import pytest
 from lamina.errors import BadPipeline
 from tests.spark.aggregate_rows import COLUMNS, assert_same, epochs
 from tests.spark.running import Place, Run, batch, comparable, compiled, pipeline_text
+from tests.spark.together import Together
 
 NEVER_LATE = "WATERMARK ts DELAY OF INTERVAL 1500000 DAYS"
 ALGEBRAIC = {
@@ -83,65 +84,103 @@ SKETCHED = {
 }
 
 
-def run_and_compare(
-    spark: Any,
-    folder: Path,
-    items: dict[str, str],
-    *,
-    seed: int,
-    oracle: dict[str, str],
-    window: str = "",
-) -> None:
-    """Items by key, in epochs as the seed says; *oracle* has what Spark computes instead."""
+KEYS = {
+    "case_key": "CASE WHEN l > 0 THEN 'up' WHEN l < 0 THEN s END",
+    "struct_key": "struct(g, b, n)",
+    "array_key": "array(g, CAST(t % 3 AS INT))",
+    "nested_key": "struct(array(b) AS b, named_struct('g', g) AS g)",
+    "all_keys": "map_keys(map(coalesce(g, 0), s))",
+}
+SETS = (
+    "GROUPING SETS ((k, g), (k), (b), ())",
+    "ROLLUP (k, g)",
+    "CUBE (k, g, b)",
+    "b, ROLLUP (k, (g, upper(s)))",
+    "k, g WITH CUBE",
+)
+
+
+def by_key(items: dict[str, str], window: str = "") -> str:
     keys = "k" if not window else "concat_ws('/', k, window.start) AS id, k, window.start AS at"
     group = "k" if not window else f"k, window(ts, '{window}')"
-
-    def select(listed: dict[str, str]) -> str:
-        named = ", ".join(f"{sql} AS {name}" for name, sql in listed.items())
-        return f"SELECT {keys}, {named} FROM t GROUP BY {group}"
-
-    place = Place(folder)
-    place.put_tables(epochs(seed))
-    mark = NEVER_LATE if window else ""
-    Run(spark, place)(pipeline_text(COLUMNS, select(items), kind="parquet", mark=mark))
-    spark.read.schema(COLUMNS).parquet(place.source).createOrReplaceTempView("t")
-    assert_same(place.latest(1), batch(spark, select({**items, **oracle})))
+    named = ", ".join(f"{sql} AS {name}" for name, sql in items.items())
+    source = "timed" if window else "t"
+    return f"SELECT {keys}, {named} FROM {source} GROUP BY {group}"
 
 
-@pytest.mark.parametrize("seed", [0, 1, 4])
-def test_algebraic_aggregates_equal_spark(spark: Any, tmp_path: Path, seed: int) -> None:
-    run_and_compare(spark, tmp_path, ALGEBRAIC, seed=seed, oracle={"least": "min(s)"})
+def by_sets(sets: str) -> str:
+    """Nulls that are values are told from those of keys that are left out."""
+    keys = [key for key in ("k", "g", "b", "upper(s)") if key in sets]
+    listed = ", ".join(f"{key} AS k{i}, grouping({key}) AS left_{i}" for i, key in enumerate(keys))
+    given = "concat_ws('/', grouping_id(), " + ", ".join(
+        f"coalesce(CAST({key} AS STRING), 'null')" for key in keys
+    )
+    return (
+        f"SELECT {given}) AS id, {listed}, grouping_id() AS gid, count(*) AS n, sum(m) AS m,"
+        f" min(k) AS least, corr(d, e) AS c, max(ts) AS at FROM t GROUP BY {sets}"
+    )
 
 
-@pytest.mark.parametrize("seed", [0, 2, 4])
-def test_bounded_lists_equal_spark(spark: Any, tmp_path: Path, seed: int) -> None:
-    oracle = {
-        "least": "slice(sort_array(collect_list(l)), 1, 5)",
-        "size": "least(size(collect_list(e)), 3)",
-    }
-    run_and_compare(spark, tmp_path, BOUNDED, seed=seed, oracle=oracle)
+def asked(items: dict[str, str], oracle: dict[str, str], window: str = "") -> tuple[str, str]:
+    return by_key(items, window), by_key({**items, **oracle}, window)
 
 
-@pytest.mark.parametrize("seed", [1, 3])
-def test_lists_of_windows_equal_spark_in_order(spark: Any, tmp_path: Path, seed: int) -> None:
-    oracle = {name: f"sort_array({sql})" for name, sql in WINDOWED.items() if name != "size"}
-    run_and_compare(spark, tmp_path, WINDOWED, seed=seed, oracle=oracle, window="3650 days")
+QUERIES = {  # what is asked of us, and of Spark
+    "algebraic": asked(ALGEBRAIC, {"least": "min(s)"}),
+    "bounded": asked(
+        BOUNDED,
+        {
+            "least": "slice(sort_array(collect_list(l)), 1, 5)",
+            "size": "least(size(collect_list(e)), 3)",
+        },
+    ),
+    "lists of windows, in order": asked(
+        WINDOWED,
+        {name: f"sort_array({sql})" for name, sql in WINDOWED.items() if name != "size"},
+        "3650 days",
+    ),
+    "percentiles of windows": asked(EXACT, {}, "36500 days"),
+    # Times come back to the microsecond, decimals to the digit.
+    "small sketches": asked(
+        SKETCHED,
+        {
+            name: sql.replace("approx_count_distinct(", "count(DISTINCT ").replace(", 0.001)", ")")
+            for name, sql in SKETCHED.items()
+            if name.startswith("count")
+        },
+    ),
+    **{sets: (by_sets(sets), by_sets(sets)) for sets in SETS},
+    **{
+        name: (f"SELECT {key} AS key, count(*) AS n, sum(m) AS m FROM t GROUP BY ALL",) * 2
+        for name, key in KEYS.items()
+    },
+}
+SEED = 2  # which cuts the rows into three epochs
 
 
-@pytest.mark.parametrize("seed", [0, 3])
-def test_percentiles_of_windows_equal_spark(spark: Any, tmp_path: Path, seed: int) -> None:
-    run_and_compare(spark, tmp_path, EXACT, seed=seed, oracle={}, window="36500 days")
+@pytest.fixture(scope="module")
+def outputs(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Together:
+    """All of them in one pipeline; the views `t` and `timed` have all rows at once."""
+    place = Place(tmp_path_factory.mktemp("aggregates"))
+    place.put_tables(epochs(SEED))
+    read = f"({COLUMNS}) USING parquet OPTIONS (path 'in')"
+    head = f"CREATE SOURCE t {read};\nCREATE SOURCE timed {read} {NEVER_LATE};\n"
+    together = Together(head, [(ours, "EMIT ON UPDATE") for ours, _ in QUERIES.values()])
+    together.run(Run(spark, place, partitions=2))
+    for view in ("t", "timed"):
+        spark.read.schema(COLUMNS).parquet(place.source).createOrReplaceTempView(view)
+    return together
 
 
-@pytest.mark.parametrize("seed", [0, 4])
-def test_small_sketches_are_exact(spark: Any, tmp_path: Path, seed: int) -> None:
-    """Times come back to the microsecond, decimals to the digit."""
-    oracle = {
-        name: sql.replace("approx_count_distinct(", "count(DISTINCT ").replace(", 0.001)", ")")
-        for name, sql in SKETCHED.items()
-        if name.startswith("count")
-    }
-    run_and_compare(spark, tmp_path, SKETCHED, seed=seed, oracle=oracle)
+@pytest.mark.parametrize("name", list(QUERIES))
+def test_aggregates_in_epochs_equal_spark(spark: Any, outputs: Together, name: str) -> None:
+    found = outputs.latest(list(QUERIES).index(name), 1)
+    wanted = batch(spark, QUERIES[name][1])
+    if name in KEYS:
+        assert comparable(found) == comparable(wanted)
+    else:
+        assert_same(found, wanted)
+    assert found
 
 
 def test_large_sketches_are_as_near_as_was_asked_for(spark: Any, tmp_path: Path) -> None:
@@ -191,35 +230,6 @@ def test_elements_without_an_order_are_refused(spark: Any) -> None:
         compiled(spark, pipeline_text(COLUMNS, windowed, mark=NEVER_LATE))
 
 
-SETS = (
-    "GROUPING SETS ((k, g), (k), (b), ())",
-    "ROLLUP (k, g)",
-    "CUBE (k, g, b)",
-    "b, ROLLUP (k, (g, upper(s)))",
-    "k, g WITH CUBE",
-)
-
-
-@pytest.mark.parametrize("number", range(len(SETS)))
-def test_sets_of_keys_equal_spark(spark: Any, tmp_path: Path, number: int) -> None:
-    """Nulls that are values are told from those of keys that are left out."""
-    sets = SETS[number]
-    keys = [key for key in ("k", "g", "b", "upper(s)") if key in sets]
-    listed = ", ".join(f"{key} AS k{i}, grouping({key}) AS left_{i}" for i, key in enumerate(keys))
-    given = "concat_ws('/', grouping_id(), " + ", ".join(
-        f"coalesce(CAST({key} AS STRING), 'null')" for key in keys
-    )
-    select = (
-        f"SELECT {given}) AS id, {listed}, grouping_id() AS gid, count(*) AS n, sum(m) AS m,"
-        f" min(k) AS least, corr(d, e) AS c, max(ts) AS at FROM t GROUP BY {sets}"
-    )
-    place = Place(tmp_path)
-    place.put_tables(epochs(number))
-    Run(spark, place)(pipeline_text(COLUMNS, select, kind="parquet"))
-    spark.read.schema(COLUMNS).parquet(place.source).createOrReplaceTempView("t")
-    assert_same(place.latest(1), batch(spark, select))
-
-
 def test_sets_of_keys_in_windows_equal_spark_and_late_rows_count_once(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -251,22 +261,3 @@ def test_sets_of_keys_in_windows_equal_spark_and_late_rows_count_once(
         )  # those of the second epoch
     assert comparable(place.rows()) == comparable(on_time)
     assert sum(report.late for report in run.reports) == 3
-
-
-KEYS = {
-    "case_key": "CASE WHEN l > 0 THEN 'up' WHEN l < 0 THEN s END",
-    "struct_key": "struct(g, b, n)",
-    "array_key": "array(g, CAST(t % 3 AS INT))",
-    "nested_key": "struct(array(b) AS b, named_struct('g', g) AS g)",
-    "all_keys": "map_keys(map(coalesce(g, 0), s))",
-}
-
-
-@pytest.mark.parametrize("name", list(KEYS))
-def test_expressions_as_keys_equal_spark(spark: Any, tmp_path: Path, name: str) -> None:
-    select = f"SELECT {KEYS[name]} AS key, count(*) AS n, sum(m) AS m FROM t GROUP BY ALL"
-    place = Place(tmp_path)
-    place.put_tables(epochs(4))
-    Run(spark, place)(pipeline_text(COLUMNS, select, kind="parquet"))
-    spark.read.schema(COLUMNS).parquet(place.source).createOrReplaceTempView("t")
-    assert comparable(place.latest(1)) == comparable(batch(spark, select))

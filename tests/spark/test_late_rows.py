@@ -18,6 +18,7 @@ from tests.spark.running import Place, Run, compiled, job_count
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 DELAY = timedelta(minutes=15)
+EPOCHS = 5
 SOURCE = (
     "CREATE SOURCE t (n INT, k STRING, a BIGINT, ts TIMESTAMP) USING json OPTIONS (path 'in')"
     " WATERMARK ts DELAY OF INTERVAL 15 MINUTES;\n"
@@ -80,7 +81,7 @@ def epochs_of(seed: int) -> list[list[Row]]:
             }
             for _ in range(rng.choice([0, 12, 25]) if epoch else 10)
         ]
-        for epoch in range(7)
+        for epoch in range(EPOCHS)
     ]
 
 
@@ -140,10 +141,10 @@ def check(place: Place, epochs: list[list[Row]]) -> int:
 def test_late_rows_come_out_once_and_windows_wait_as_long_as_is_said(
     spark: Any, tmp_path: Path
 ) -> None:
-    place, epochs = Place(tmp_path), epochs_of(3)
+    place, epochs = Place(tmp_path), epochs_of(6)
     run = Run(spark, place, partitions=2)
     text = pipeline_of(epochs, place)
-    stops = iter([5, 9])
+    stops = iter([3, 6])
     stop, calls = next(stops), 0
 
     def die(at: str) -> None:
