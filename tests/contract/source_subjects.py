@@ -15,11 +15,13 @@ import pyarrow.parquet as pq
 from lamina.connectors.opening import open_source
 from lamina.connectors.spark_source import SparkSource
 from lamina.engine.model import Offset, SourceRange
-from lamina.engine.ports import Limits
+from lamina.engine.ports import Held, Limits
 from lamina.pipeline.model import Column, DeclaredSource, Option
 from lamina.state.partition import Looked
 from lamina.state.schema import StateSchema
+from tests.contract.cdc_rig import CdcRig
 from tests.servers.kafka_topics import Topics
+from tests.servers.postgres import PostgresServer
 
 EVERYTHING = Limits()
 SMALL = Limits(rows=4, files=1)
@@ -64,9 +66,14 @@ class Subject:
     spoil: Callable[[Subject, SourceRange], None] | None = None  # None: nothing can change
     offset: Offset | None = None
     remembered: Remembered | None = None
+    drop: Callable[[], None] = lambda: None  # what is outside
+    opened: SparkSource | None = None
 
     def open(self) -> SparkSource:
-        source = open_source(self.definition, self.folder)
+        """As another process does: what the one before has held, it holds no more."""
+        if isinstance(self.opened, Held):
+            self.opened.close()
+        source = self.opened = open_source(self.definition, self.folder, home=self.folder)
         if self.offset is None:
             self.offset = source.initial()
         if self.remembered is None and source.memory is not None:
@@ -94,8 +101,14 @@ class Subject:
         return ranges
 
 
-def subject(kind: str, folder: Path, topics: Topics | None = None) -> Subject:
-    made = _kafka(folder, topics) if topics is not None else SUBJECTS[kind](folder)
+def subject(kind: str, folder: Path, server: Topics | PostgresServer | None = None) -> Subject:
+    match server:
+        case Topics():
+            made = _kafka(folder, server)
+        case PostgresServer():
+            made = _postgres_cdc(folder, server)
+        case None:
+            made = SUBJECTS[kind](folder)
     return replace(made, definition=replace(made.definition, format=kind))
 
 
@@ -182,6 +195,31 @@ def _kafka(folder: Path, topics: Topics) -> Subject:
     return made
 
 
+def _postgres_cdc(folder: Path, server: PostgresServer) -> Subject:
+    """Behind the snapshot, which no two processes have in common."""
+    rig = CdcRig(server, server.new_schema(), folder, {"a": "BIGINT"}, "a")
+    rig.create("a bigint PRIMARY KEY")
+    rig.epoch(rig.open())
+
+    def grow(subject: Subject) -> None:
+        numbers = range(len(rig.there()), len(rig.there()) + 9)
+        for first in numbers[::3]:
+            rig.run(f"INSERT INTO TABLE_ VALUES ({first}), ({first + 1}), ({first + 2})")
+
+    def spoil(subject: Subject, planned: SourceRange) -> None:
+        Path(planned.data.path).unlink()
+
+    def drop() -> None:
+        if isinstance(made.opened, Held):
+            made.opened.close()
+        rig.drop()
+
+    made = Subject(rig.declared(), folder, grow, spoil, rig.offset, drop=drop)
+    made.opened = rig.opened[0]
+    grow(made)
+    return made
+
+
 def _server_missing(folder: Path) -> Subject:
     raise AssertionError(f"a server is needed for the subject in {folder}")
 
@@ -194,5 +232,6 @@ SUBJECTS: Mapping[str, Callable[[Path], Subject]] = {
     "nexmark": _numbered("events", {"price": "BIGINT"}, kind="bid"),
     "toy": _toy,
     "kafka": _server_missing,
+    "postgres_cdc": _server_missing,
 }
 """One for each row of the registry, and for the toy."""

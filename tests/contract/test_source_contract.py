@@ -6,6 +6,7 @@ A new kind needs a row in `SUBJECTS`: without it the first test fails.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from lamina.pipeline.model import Option
 from tests.contract.source_subjects import EVERYTHING, SMALL, SUBJECTS, Subject, subject
 from tests.contract.toy_source import install
 from tests.servers.kafka_topics import Topics
+from tests.servers.postgres import PostgresServer
 
 KINDS = pytest.mark.parametrize("kind", SUBJECTS)
 
@@ -30,14 +32,17 @@ def _toy_package(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.M
 
 
 @pytest.fixture
-def topics_of(kind: str, request: pytest.FixtureRequest) -> Topics | None:
+def server(kind: str, request: pytest.FixtureRequest) -> Topics | PostgresServer | None:
     """What a subject that is on a server is made with."""
-    return request.getfixturevalue("topics") if kind == "kafka" else None
+    needed = {"kafka": "topics", "postgres_cdc": "postgres_server"}
+    return request.getfixturevalue(needed[kind]) if kind in needed else None
 
 
 @pytest.fixture
-def made(kind: str, tmp_path: Path, topics_of: Topics | None) -> Subject:
-    return subject(kind, tmp_path, topics_of)
+def made(kind: str, tmp_path: Path, server: Topics | PostgresServer | None) -> Iterator[Subject]:
+    made = subject(kind, tmp_path, server)
+    yield made
+    made.drop()
 
 
 def test_every_kind_of_source_is_asked() -> None:
@@ -58,7 +63,7 @@ def test_a_plan_that_was_not_committed_is_made_again(made: Subject) -> None:
 @KINDS
 def test_epochs_follow_each_other_until_there_is_nothing_new(made: Subject) -> None:
     source = made.open()
-    begin = source.initial()
+    begin = made.offset
     ranges = made.read_all(source)
     assert len(ranges) > 1, "the limit is small"
     assert [each.start for each in ranges] == [begin, *(each.end for each in ranges[:-1])]
@@ -70,17 +75,20 @@ def test_epochs_follow_each_other_until_there_is_nothing_new(made: Subject) -> N
 @KINDS
 def test_without_limits_everything_is_one_epoch(made: Subject) -> None:
     source = made.open()
+    begin = made.offset
     (whole,) = made.read_all(source, EVERYTHING)
-    assert whole.start == source.initial()
+    assert whole.start == begin
 
 
 @KINDS
 def test_a_process_goes_on_from_any_committed_offset(
-    made: Subject, tmp_path: Path, topics_of: Topics | None
+    made: Subject, tmp_path: Path, server: Topics | PostgresServer | None
 ) -> None:
     """A new object after each epoch plans what the old one would have."""
+    if isinstance(server, PostgresServer):
+        pytest.skip("two tables of one log have no position in common: test_postgres_cdc.py")
     (tmp_path / "twin").mkdir()
-    twin = subject(made.definition.format, tmp_path / "twin", topics_of)
+    twin = subject(made.definition.format, tmp_path / "twin", server)
     ends = [each.end for each in twin.read_all(twin.open())]
     for end in ends:
         planned = made.plan(made.open(), SMALL)

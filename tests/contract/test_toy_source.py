@@ -92,7 +92,7 @@ def test_without_its_package_it_is_not_known(tmp_path: Path) -> None:
     (tmp_path / "p.sql").write_text(SQL.format(options="", out="out"))
     result = lamina("check", tmp_path / "p.sql", "--no-spark")
     assert "has the format 'toy', which is not known" in result.stderr
-    assert "json, csv, parquet, kafka, trades, nexmark" in result.stderr
+    assert "json, csv, parquet, kafka, postgres_cdc, trades, nexmark" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,29 @@ def test_groups_that_begin_after_what_they_read_are_refused(tmp_path: Path) -> N
     kill(engine)
 
 
+def test_a_stream_that_begins_late_over_a_source_of_changes_is_refused(tmp_path: Path) -> None:
+    """Directly, and through a stream that passes changes on; not where the source is new, too."""
+    world = world_of(tmp_path)
+    whole = world.plan
+    world.plan = replace(whole, streams=whole.streams[:1], sinks={"totals": "totals"})
+    engine = world.open()
+    run_out(engine, epochs=2)
+    kill(engine)
+    late = replace(whole.streams[1], inputs=("passed",))
+    passed = StreamPlan("passed", ("orders",), frozenset({"orders"}))
+    changing = frozenset({"orders"})
+    for streams in ((passed, late), (replace(late, inputs=("orders",)),)):
+        world.plan = replace(
+            whole,
+            streams=(whole.streams[0], *streams),
+            sinks={"totals": "totals"},
+            changing=changing,
+        )
+        said = "'sizes' begins now, and reads the changes of 'orders', which has rows already"
+        with pytest.raises(StateChanged, match=said):
+            world.open()
+
+
 def _all_taken_back(partials: pa.Table) -> pa.Table:
     at = partials.schema.get_field_index(TAKEN_BACK)
     every = pa.array([True] * partials.num_rows)

@@ -23,6 +23,7 @@ from lamina.format.sink_log import (
     encode_marker,
 )
 from lamina.format.sink_position import decode_position, encode_position
+from lamina.format.source_note import decode_made, encode_made
 from tests.contract.sinks import PIPELINE, LocalParquetWorld, Output
 
 HERE = Path(__file__).parent / "sink"
@@ -165,3 +166,13 @@ def test_fences_of_the_first_layout_count(tmp_path: Path) -> None:
         sink.fence(4, PIPELINE)
     assert sink.fence(6, PIPELINE).generation == 6
     assert not list((tmp_path / "_lamina").glob("fence-*"))
+
+
+def test_the_note_of_a_source_is_these_bytes_and_every_flipped_one_is_found() -> None:
+    data = (HERE / "source-note.json").read_bytes()
+    assert encode_made("lamina_shop_s", "7709500606625006486") == data
+    assert decode_made(data, "here") == ("lamina_shop_s", "7709500606625006486")
+    for at in range(len(data)):
+        broken = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+        with pytest.raises((Corrupt, Unsupported)):
+            decode_made(broken, "here")

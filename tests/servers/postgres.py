@@ -33,7 +33,8 @@ _SETTINGS = {
     "full_page_writes": "off",
     "max_connections": "60",
     "shared_buffers": "32MB",
-    "wal_level": "replica",
+    "wal_level": "logical",
+    "max_replication_slots": "40",
     "autovacuum": "off",
 }
 

@@ -108,6 +108,8 @@ class SourceContext:
     skip_lost: bool = False  # a person has said: go on behind rows that are gone
     go_back: frozenset[str] = frozenset()  # TOPIC/N@OFFSET that a person has named: go on there
     make_step: MakeStep | None = None  # for sources whose tasks read; lamina.spark has one
+    notes: Notes | None = None  # of the pipeline's workspace, for what a source makes outside
+    scratch: Path | None = None  # a folder that tasks see; what is in it need not survive
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,8 @@ class SourceKind:
     metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What METADATA FROM may name, and the types that such a column may have, in lower case."""
     bad_rows: str = "file STRING, text STRING"  # what is kept of a row that cannot be read
+    changes: bool = False
+    """Its rows are changes: frames have the column CHANGE, the option `keys` tells rows apart."""
     skips_lost: bool = False  # it can go on behind rows that are gone (--skip-lost)
     jars: Callable[[Given], tuple[str, ...]] = lambda _: ()  # of Spark's project, by artifact
 

@@ -16,6 +16,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, TextIO
 
 from lamina.connectors.folder import is_passed_over
+from lamina.connectors.keyed import KEYS
 from lamina.connectors.kinds import (
     BAD_ROWS_PATH,
     Given,
@@ -28,6 +29,7 @@ from lamina.connectors.kinds import (
 from lamina.connectors.options import option_of, read_options
 from lamina.connectors.registry import sink_kind, sink_names, source_kind, source_names
 from lamina.connectors.store_options import shared_options
+from lamina.format.home_names import journal_folder
 from lamina.ids import fold
 from lamina.pipeline.epoch_times import EPOCH_TIME, without_epoch_times
 from lamina.pipeline.model import Column, DeclaredSink, DeclaredSource, Pipeline
@@ -83,11 +85,12 @@ def open_source(
     pipeline: str = "pipeline",
     skip_lost: Collection[str] = (),
     make_step: MakeStep | None = None,
+    home: Path | None = None,
 ) -> SparkSource:
     """*pipeline* is its name; if *skip_lost* names it, it goes on behind rows that are gone.
 
     `NAME:PLACE` confirms a place to go back to. *make_step* is what sources need whose tasks read
-    rows.
+    rows; *home* takes what a source has to remember, and its files.
     """
     context = check_source(source, folder, file=file)
     said = [place for name, place in map(named_place, skip_lost) if fold(name) == fold(source.name)]
@@ -98,6 +101,8 @@ def open_source(
             skip_lost="" in said,
             go_back=frozenset(said) - {""},
             make_step=make_step,
+            notes=None if home is None else LocalNotes(home),
+            scratch=None if home is None else home.absolute() / journal_folder(source.name),
         )
     )
 
@@ -106,6 +111,16 @@ def named_place(lost: str) -> tuple[str, str]:
     """What follows `--skip-lost`: a source, and a place in it or nothing."""
     name, _, place = lost.partition(":")
     return name, place
+
+
+def changing_sources(pipeline: Pipeline, *, file: str = "pipeline") -> dict[str, tuple[str, ...]]:
+    """The sources whose rows are changes, by name, and the columns that tell their rows apart."""
+    kinds = {name: source_kind(source.format) for name, source in pipeline.sources.items()}
+    return {
+        name: read_options(pipeline.sources[name], kind, Path(), file=file).columns(KEYS.name)
+        for name, kind in kinds.items()
+        if kind is not None and kind.changes
+    }
 
 
 def bad_rows_ddl(source: DeclaredSource, *, file: str = "pipeline") -> str:

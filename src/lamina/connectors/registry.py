@@ -18,6 +18,7 @@ SOURCES = {
     "csv": "lamina.connectors.file_kinds:CSV",
     "parquet": "lamina.connectors.file_kinds:PARQUET",
     "kafka": "lamina.connectors.kafka.source_kind:KAFKA",
+    "postgres_cdc": "lamina.connectors.postgres_cdc.kind:POSTGRES_CDC",
     "trades": "lamina.connectors.trades:TRADES",
     "nexmark": "lamina.connectors.nexmark:NEXMARK",
 }

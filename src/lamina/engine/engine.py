@@ -41,7 +41,7 @@ from lamina.engine.planning import (
     plan_epoch,
 )
 from lamina.engine.plans import EnginePlan, EngineSettings, EpochReport, FailPoint, StreamPlan
-from lamina.engine.ports import Runner, Sink, Source
+from lamina.engine.ports import Held, Runner, Sink, Source
 from lamina.engine.publishing import Publisher, open_publisher
 from lamina.engine.records import has_late, offsets_after, report_of, seen_by_source, staged_for
 from lamina.engine.saves import Saves
@@ -241,6 +241,9 @@ class Engine:
         self._saves.abandon()
         self._recovered.close()
         self._publisher.close()
+        for source in self.sources.values():
+            if isinstance(source, Held):
+                source.close()
 
     def _check_whole(self) -> None:
         if self._broken:

@@ -107,8 +107,8 @@ def _open_states(
     if state.manifest is not None:
         _check_settings(state.manifest.settings, plan.settings)
     plan = with_stored_names(plan, found)
-    changed = (each for each in state.report.changes if each.part == "stream")
-    _check_begun(plan, {fold(each.name) for each in changed if each.what == "added"})
+    added = (each for each in state.report.changes if each.what == "added")
+    _check_begun(plan, {fold(each.name) for each in added if each.part in ("stream", "source")})
     reused = set(map(fold, settings.reuse_state))
     for stream in plan.streams:
         for name, operator in stream.operators.items():
@@ -137,20 +137,24 @@ def _check_begun(plan: EnginePlan, added: Collection[str]) -> None:
         takes_back = any(operator.takes_back for operator in stream.operators.values())
         if not takes_back or fold(stream.name) not in added:
             continue
-        for read in _changing(stream, streams):
+        for read in _changing(stream, streams, plan.changing):
             if fold(read) not in added:
                 raise StateChanged(
                     f"the stream {stream.name!r} begins now, and reads the changes of {read!r}, "
                     "which has rows already: it would take back what it has never counted",
-                    advice=f"Give {read!r} a new name, too: then both begin with what comes now",
+                    advice=f"Give {read!r} a new name, too: then both begin with what comes now, "
+                    "or with all rows of a table",
                 )
 
 
-def _changing(stream: StreamPlan, streams: Mapping[str, StreamPlan]) -> Iterator[str]:
-    """The streams with state whose changes it reads, through others or not."""
+def _changing(
+    stream: StreamPlan, streams: Mapping[str, StreamPlan], sources: Collection[str]
+) -> Iterator[str]:
+    """The sources, and streams with state, whose changes it reads, through others or not."""
+    yield from (name for name in stream.inputs if name in sources)
     for read in (streams[name] for name in stream.inputs if name in streams):
         if not read.operators:
-            yield from _changing(read, streams)
+            yield from _changing(read, streams, sources)
         elif read.output.change is Change.CHANGES:
             yield read.name
 

@@ -52,6 +52,7 @@ class EnginePlan:
     settings: Mapping[str, str] = field(default_factory=dict)  # what results depend on (R9)
     definitions: Mapping[str, str] = field(default_factory=dict)  # name -> digest of what it is
     connectors: Mapping[str, str] = field(default_factory=dict)  # source -> what it is read with
+    changing: frozenset[str] = frozenset()  # sources whose rows are changes
 
     @property
     def delays_by_rows(self) -> dict[str, int]:

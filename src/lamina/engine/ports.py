@@ -97,6 +97,15 @@ class Listing(Protocol):
     def listings(self) -> Listings: ...
 
 
+@runtime_checkable
+class Held(Protocol):
+    """A source that holds something while a pipeline runs: a connection, say."""
+
+    def close(self) -> None:
+        """Let go of it; once is enough, twice is not an error."""
+        ...
+
+
 class Change(Enum):
     """What the rows of a stream do to the rows before them."""
 

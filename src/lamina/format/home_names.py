@@ -12,6 +12,8 @@
 <home>/staged/<epoch>/of-<stream>-<p>-<tag>.parquet   20 and 5 digits; output of one task
 <home>/state/<process>/                          run files of the process that has the home
 <home>/sinks/<sink>.json                         position of a sink that cannot remember it
+<home>/sources/<source>.json                     what a source has made outside, or is about to
+<home>/journals/<source>/                        rows of the epoch that is being run, for its tasks
 <home>/status.json                               what the process says of itself
 <home>/requests/<what>                           what a person asks of it
 """
@@ -28,6 +30,7 @@ HOME_LOCK = "lock"
 DRIVER = "driver"
 OWN = ".own"
 STAGED, STATE, SINKS = "staged", "state", "sinks"
+SOURCES, JOURNALS = "sources", "journals"
 STATUS, REQUESTS = "status.json", "requests"
 _EPOCH = re.compile(r"[0-9]{20}")
 _CORE = re.compile(r"core-(0|[1-9][0-9]{0,8})")
@@ -140,6 +143,15 @@ def state_folder(process: str) -> str:
 
 def sink_position_path(sink: str) -> str:
     return f"{SINKS}/{escape(sink)}.json"
+
+
+def source_note_path(source: str) -> str:
+    return f"{SOURCES}/{escape(source)}.json"
+
+
+def journal_folder(source: str) -> str:
+    """Of the process that has the home; what another one has left there means nothing."""
+    return f"{JOURNALS}/{escape(source)}"
 
 
 def parse_sink_position(name: str) -> str | None:

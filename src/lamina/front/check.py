@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lamina.connectors.opening import (
     bad_row_streams,
+    changing_sources,
     check_connectors,
     delivery_of,
     missing_folders,
@@ -74,12 +75,13 @@ def check(
 def read_plan(place: PipelinePlace, pipeline: Pipeline) -> Shape:
     """What the text says, without Spark."""
     file = str(place.file)
-    check_pipeline(pipeline, file=file)
+    changing = changing_sources(pipeline, file=file)
+    check_pipeline(pipeline, file=file, changing=changing)
     check_connectors(pipeline, place.folder, file=file)
     check_code(pipeline, file=file)
     sinks = [_sink(each, delivery_of(each, file=file)) for each in sinks_of(pipeline)]
     streams = {name: _stream(pipeline, name, file) for name in order(pipeline, file=file)}
-    _add_changes(streams.values())
+    _add_changes(streams.values(), changing)
     streams |= {name: _bad_rows(name, source) for name, source in bad_row_streams(pipeline).items()}
     return {
         "pipeline": place.name,
@@ -153,9 +155,9 @@ def _stream(pipeline: Pipeline, name: str, file: str) -> Shape:
     }
 
 
-def _add_changes(streams: Iterable[Shape]) -> None:
+def _add_changes(streams: Iterable[Shape], sources: Collection[str]) -> None:
     """Which streams read changes; what keeps no more than rows passes them on."""
-    changing = set[str]()
+    changing = {name.lower() for name in sources}
     for stream in streams:
         stream["over_changes"] = any(each.lower() in changing for each in stream["inputs"])
         if stream["over_changes"] and stream["kind"] in ("stateless", "distinct"):

@@ -15,6 +15,7 @@ from lamina.clock import Clock, SystemClock
 from lamina.connectors.jars import PACKAGES, not_fetched, plan_jars
 from lamina.connectors.opening import (
     can_skip_lost,
+    changing_sources,
     check_connectors,
     jars_of,
     named_place,
@@ -96,7 +97,8 @@ def _launch(
 
 def _check(pipeline: Pipeline, settings: RunSettings) -> None:
     """What needs no Spark at all; options of sources come next, and then one is started."""
-    check_pipeline(pipeline, file=settings.file)
+    changing = changing_sources(pipeline, file=settings.file)
+    check_pipeline(pipeline, file=settings.file, changing=changing)
     check_connectors(pipeline, settings.folder, file=settings.file)
     check_code(pipeline, file=settings.file)
     sinks = {sink.name for sink in sinks_of(pipeline)}

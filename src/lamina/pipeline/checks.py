@@ -6,6 +6,7 @@ Nothing is accepted that then silently produces no rows.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 from itertools import chain
@@ -52,9 +53,14 @@ RESERVED = "_lamina"
 _EVENT_TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
 
 
-def check_pipeline(pipeline: Pipeline, *, file: str = "pipeline") -> None:
-    """BadPipeline, with place and advice, at the first thing that would not work."""
-    checks = _Checks(pipeline, file)
+def check_pipeline(
+    pipeline: Pipeline, *, file: str = "pipeline", changing: Collection[str] = ()
+) -> None:
+    """BadPipeline, with place and advice, at the first thing that would not work.
+
+    *changing* names the sources whose rows are changes.
+    """
+    checks = _Checks(pipeline, file, changing)
     for source in pipeline.sources.values():
         checks.column_types(source)
         checks.source(source)
@@ -87,8 +93,9 @@ def order(pipeline: Pipeline, *, file: str = "pipeline") -> tuple[str, ...]:
 
 
 class _Checks:
-    def __init__(self, pipeline: Pipeline, file: str) -> None:
+    def __init__(self, pipeline: Pipeline, file: str, changing: Collection[str] = ()) -> None:
         self._pipeline = pipeline
+        self._changing = changing  # sources
         self._file = file
         self._inputs = {n.lower(): n for n in chain(pipeline.sources, pipeline.streams)}
         self._shapes = {name: self._shape(each) for name, each in pipeline.streams.items()}
@@ -211,8 +218,12 @@ class _Checks:
         return shape.select.script.bad(message, shape.select.table, advice)
 
     def _changing_input(self, name: str) -> str | None:
-        """A stream that it reads, through others or not, whose rows are taken back."""
-        for each in self.input_streams(name):
+        """What it reads, through others or not, whose rows are taken back."""
+        for each in self.inputs(name):
+            if each in self._changing:
+                return each
+            if each in self._pipeline.sources:
+                continue
             shape = self._shapes[each]
             if shape.stream.emit is Emit.CHANGES:
                 return each

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from lamina.connectors.opening import bad_row_streams, bad_rows_ddl
+from lamina.connectors.opening import bad_row_streams, bad_rows_ddl, changing_sources
 from lamina.engine.plans import EnginePlan, StreamPlan
 from lamina.engine.ports import Change, Output
 from lamina.engine.timers import with_timers
@@ -78,6 +78,7 @@ def compile_pipeline(
         },
         by_clock=frozenset(s.name for s in pipeline.sources.values() if goes_by_clock(s)),
         connectors={source.name: source.format for source in pipeline.sources.values()},
+        changing=frozenset(changing_sources(pipeline, file=file)),
     )
     return plan, compiler.streams
 
@@ -95,12 +96,15 @@ class _Compiler:
 
     def __post_init__(self) -> None:
         pipeline = self.pipeline
+        changing = changing_sources(pipeline, file=self.file)
         self.named = {each.lower(): each for each in (*pipeline.sources, *pipeline.streams)}
         self._known = {
             name: Known(
                 source_schema(self.spark, source),
                 frozenset({name}),
-                _meaning(source),
+                [_meaning(source), "changes"] if name in changing else _meaning(source),
+                Change.CHANGES if name in changing else Change.APPEND,
+                changing.get(name),
                 times=frozenset({source.watermark.column.lower()} if source.watermark else ()),
                 delay_us=source.watermark.delay_us if source.watermark else 0,
             )

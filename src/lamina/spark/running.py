@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from lamina.clock import Clock, SystemClock
 from lamina.connectors.opening import (
+    changing_sources,
     check_connectors,
     close_sinks,
     jars_of,
@@ -78,7 +79,8 @@ def run(
 
 def check(pipeline: Pipeline, wanted: RunSettings) -> None:
     """Whether the text, its options and its paths will do; nothing is made, in the home neither."""
-    check_pipeline(pipeline, file=wanted.file)
+    changing = changing_sources(pipeline, file=wanted.file)
+    check_pipeline(pipeline, file=wanted.file, changing=changing)
     check_connectors(pipeline, wanted.folder, file=wanted.file)
     check_code(pipeline, file=wanted.file)
     with_parts = [s.name for s in pipeline.sources.values() if option_of(s, "idle_after")]
@@ -139,6 +141,7 @@ def open_pipeline(
             pipeline=wanted.name,
             skip_lost=wanted.skip_lost,
             make_step=ArrowStep,
+            home=wanted.home,
         )
         for s in pipeline.sources.values()
     }

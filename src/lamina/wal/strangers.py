@@ -11,8 +11,10 @@ from lamina.format.home_names import (
     DRIVER,
     HOME_LOCK,
     IDENTITY,
+    JOURNALS,
     REQUESTS,
     SINKS,
+    SOURCES,
     STAGED,
     STATE,
     STATUS,
@@ -25,7 +27,15 @@ from lamina.wal.scan import cores_of
 
 # What a kill may leave of a file that was being made, and of a question to executors.
 _ASIDE = re.compile(r"home\.json\.[0-9a-f]{32}|\.status\.json\.[0-9a-f]+|preflight-[^/]+")
-_PIPELINES = {STAGED, STATE, STATUS, REQUESTS, SINKS}  # beside the log: docs/FORMAT.md
+_PIPELINES = {
+    STAGED,
+    STATE,
+    STATUS,
+    REQUESTS,
+    SINKS,
+    SOURCES,
+    JOURNALS,
+}  # beside the log: docs/FORMAT.md
 
 
 def strangers(disk: Disk) -> Iterator[Trouble]:

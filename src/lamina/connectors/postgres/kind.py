@@ -14,7 +14,7 @@ from lamina.connectors.kinds import (
     SinkKind,
 )
 from lamina.connectors.options import bad_option
-from lamina.pipeline.model import DeclaredSink
+from lamina.pipeline.model import DeclaredSink, DeclaredSource
 
 if TYPE_CHECKING:
     from lamina.engine.ports import Sink
@@ -32,20 +32,24 @@ def _open(context: SinkContext) -> Sink:
     return open_sink(context)
 
 
-def _check(sink: DeclaredSink, given: Given) -> None:
+def check_names(of: DeclaredSink | DeclaredSource, given: Given) -> None:
     """BadPipeline if a name cannot be what the user means."""
     for option in ("table", "schema"):
         name = given.text(option)
         if "\0" in name or len(name.encode()) > NAME_BYTES_MAX:
             message = f"has a {option} that cannot be a name: {name!r}"
-            raise bad_option(sink, message, given.file, f"At most {NAME_BYTES_MAX} bytes, no NUL")
+            raise bad_option(of, message, given.file, f"At most {NAME_BYTES_MAX} bytes, no NUL")
     table = given.text("table")
     if "." in table and not given.text("schema"):
         schema, _, rest = table.partition(".")
         message = f"has the table {table!r}: a schema and a table, or a name with a dot?"
         advice = f"Write schema '{schema}', table '{rest}'; or schema 'public', table '{table}'"
-        raise bad_option(sink, message, given.file, advice)
-    if table == MARKS:
+        raise bad_option(of, message, given.file, advice)
+
+
+def _check(sink: DeclaredSink, given: Given) -> None:
+    check_names(sink, given)
+    if given.text("table") == MARKS:
         advice = "That table holds the marks of sinks: use another one"
         raise bad_option(sink, f"would write into {MARKS}", given.file, advice)
 

@@ -126,7 +126,7 @@ class Line:
 
 
 class Session:
-    """Statements of one sink, one after the other."""
+    """Statements of one sink or source, one after the other."""
 
     def __init__(
         self, server: Server, *, application: str, where: str, hook: Hook | None = None
@@ -159,6 +159,25 @@ class Session:
             return True
 
         self._call(call, execute, limit_s=self._limit_s(writes=writes))
+
+    def read(self, call: str, sql: str, take: Callable[[pa.RecordBatch], None]) -> None:
+        """Give *take* the rows of a SELECT as they come: a batch at a time is in memory.
+
+        Without parameters, which would make the driver hold all of them.
+        """
+
+        def ask(cursor: Any) -> bool:
+            cursor.execute(sql)
+            for batch in cursor.fetch_record_batch():
+                take(batch)
+            return True
+
+        self._call(call, ask, limit_s=self._limit_s(writes=True))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection, as far as anybody knows."""
+        return self._line is not None
 
     def begin_to_write(self) -> None:
         """In a transaction: what follows may take as long as the rows of an epoch do."""

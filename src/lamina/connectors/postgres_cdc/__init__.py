@@ -1,0 +1,1 @@
+"""PostgreSQL as a source of changes: a snapshot of a table, then what logical decoding tells."""
