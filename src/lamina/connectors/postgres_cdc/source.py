@@ -126,7 +126,7 @@ class PostgresChanges:
 
     def confirm(self, planned: SourceRange) -> None:
         """What was read is in a file of this process."""
-        if not Path(planned.data.path).exists():
+        if planned.start != planned.end and not Path(planned.data.path).exists():
             message = f"the file with the changes of {self.name!r} was deleted while it was read"
             raise Refused(message, where=planned.data.path, advice="Start the pipeline again")
 
