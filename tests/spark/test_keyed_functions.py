@@ -19,6 +19,7 @@ from lamina.pipeline import Emit, Pipeline, PipelineBuilder
 from tests.spark.keyed_examples import ADDED, COLUMNS, MODELS, STREAMS, clicks, functions
 from tests.spark.running import Place, Run, batch, comparable, job_count
 from tests.spark.test_codegen import CALLS_MAX, EPOCHS, WARM, Calls, Compilations
+from tests.spark.victims import Nursery
 
 
 def source() -> PipelineBuilder:
@@ -239,14 +240,14 @@ print("ended", flush=True)
 """
 
 
-def test_a_program_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_program_that_is_killed_goes_on_where_it_was(processes: Nursery, tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="pyspark is not installed: lamina[spark]")
-    place, data = Place(tmp_path), clicks(8)
+    place, data = Place(tmp_path), clicks(6)
     place.put_json(data)
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    for kill_after in (2, 3, None):
-        _run_and_kill(script, tmp_path, kill_after)
+    for kill_after in (3, None):
+        _run_and_kill(script, tmp_path, kill_after, processes.environment())
     for name, model in MODELS.items():
         assert comparable(place.rows(name)) == comparable(model(data)), name
     users = [(row["user"].upper(), row["ts"]) for epoch in data for row in epoch if row["user"]]
@@ -254,7 +255,9 @@ def test_a_program_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     assert sorted(found) == sorted(users)
 
 
-def _run_and_kill(script: Path, folder: Path, kill_after: int | None) -> None:
+def _run_and_kill(
+    script: Path, folder: Path, kill_after: int | None, environment: dict[str, str]
+) -> None:
     """Run the program; SIGKILL while the epoch after so many is under way."""
     root = Path(__file__).parents[2]
     path = os.pathsep.join([str(root), str(root / "src")])
@@ -263,7 +266,7 @@ def _run_and_kill(script: Path, folder: Path, kill_after: int | None) -> None:
         command,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, **environment, "PYTHONPATH": path},
         start_new_session=True,
     ) as process:
         assert process.stdout is not None

@@ -190,6 +190,10 @@ class Nursery:
     def _child(self) -> list[str | Path]:
         return [sys.executable, "-m", "tests.spark.kill_child", self._scratch]
 
+    def environment(self) -> dict[str, str]:
+        """For a command that a test starts by itself: it starts as fast as those from here."""
+        return {"JDK_JAVA_OPTIONS": self._java(), "LAMINA_CACHE": "off"}
+
     def _java(self) -> str:
         kept = f" -XX:SharedArchiveFile={self._classes} -Xlog:cds=off -Xlog:cds+dynamic=off"
         return JAVA_OPTIONS + (kept if self._classes.exists() else "")
