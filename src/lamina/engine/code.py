@@ -7,7 +7,6 @@ look in the same folders as the driver (spark/sending.py).
 from __future__ import annotations
 
 import importlib
-import inspect
 import sys
 import traceback
 from collections.abc import Callable
@@ -15,26 +14,27 @@ from pathlib import Path
 from typing import Any
 
 from lamina.errors import BadPipeline
-from lamina.pipeline.model import Code, Pipeline, Place
+from lamina.pipeline.model import Code, Place
 from lamina.pipeline.tokens import bad_at
 
-
-def check_code(pipeline: Pipeline, *, file: str) -> None:
-    """BadPipeline at the first function of a pipeline that is not there."""
-    for function in pipeline.functions.values():
-        what = f"the function {function.name!r}"
-        found = find_code(function.code, what, file=file, place=function.place)
-        if not _takes(found, len(function.parameters)):
-            raise bad_at(
-                f"{what} is declared with {len(function.parameters)} parameters, and "
-                f"{function.code.name} takes {inspect.signature(found)}",
-                file,
-                function.place,
-            )
+_INSTALLED = "site-packages"
 
 
 def find_code(code: Code, what: str, *, file: str, place: Place) -> Callable[..., Any]:
-    """What `module:name` says; BadPipeline that names *what* needs it."""
+    """The function that `module:name` says; BadPipeline that names *what* needs it."""
+    found = find_object(code, what, file=file, place=place)
+    if not callable(found):
+        raise bad_at(
+            f"{what} is {code.name!r}, which is a {type(found).__name__}",
+            file,
+            place,
+            f"Define `def {code.name.partition(':')[2]}(...)` there",
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def find_object(code: Code, what: str, *, file: str, place: Place) -> Any:
+    """What `module:name` says, whatever it is; BadPipeline that names *what* needs it."""
     if code.made is not None:
         return code.made
 
@@ -54,10 +54,9 @@ def find_code(code: Code, what: str, *, file: str, place: Place) -> Callable[...
         raise bad(said, advice) from error
     for part in name.split("."):
         found = getattr(found, part, None)
-    if not callable(found):
-        is_there = "which is not there" if found is None else f"which is a {type(found).__name__}"
-        raise bad(is_there, f"Define `def {name}(...)` in the module {module}")
-    return found  # type: ignore[no-any-return]
+    if found is None:
+        raise bad("which is not there", f"Define {name} in the module {module}")
+    return found
 
 
 def beside(file: str) -> str:
@@ -84,18 +83,9 @@ def look_in(folder: str) -> None:
 
 
 def line_of_error(error: BaseException) -> str:
-    """Where it was raised, in a file that there is."""
+    """Where it was raised, in a file that there is; before that, in what nobody has installed."""
     frames = traceback.extract_tb(error.__traceback__)
-    last = next((each for each in reversed(frames) if Path(each.filename).is_file()), frames[-1])
+    there = [each for each in reversed(frames) if Path(each.filename).is_file()]
+    own = [each for each in there if _INSTALLED not in Path(each.filename).parts]
+    last = next(iter([*own, *there, *reversed(frames)]))
     return f"{last.filename}:{last.lineno}"
-
-
-def _takes(function: Callable[..., Any], count: int) -> bool:
-    """Whether it takes this many arguments; True if its signature cannot be read."""
-    try:
-        inspect.signature(function).bind(*range(count))
-    except TypeError:
-        return False
-    except ValueError:  # of some functions that are not Python
-        return True
-    return True

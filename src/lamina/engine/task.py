@@ -23,6 +23,7 @@ from lamina.engine.joining import update_join
 from lamina.engine.joins import Join
 from lamina.engine.keyed import update_keyed
 from lamina.engine.model import OperatorPlan, OperatorWork, StreamWork, TaskResult, TaskWork
+from lamina.engine.own_columns import as_shown, failures_named, own_of, shown_fields, with_states
 from lamina.engine.steps import Merges, Timers
 from lamina.engine.taking_back import TAKEN_BACK, turned, without_empty
 from lamina.engine.task_state import (
@@ -65,16 +66,29 @@ def update_state(
 
     *of_rows* says that they are of single rows: a key may have many.
     """
+    with failures_named(own_of(operator.plan), task):
+        return _updated(task, operator, batches, of_rows=of_rows)
+
+
+def _updated(
+    task: TaskWork,
+    operator: OperatorWork,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    of_rows: bool,
+) -> Updated:
     work, plan = task.stream, operator.plan
     if isinstance(plan.step, Join):
         joined = update_join(task, operator, plan.step, batches)
         return Updated(joined.result, joined.rows)
-    if not isinstance(plan.step, (Merges, Timers)):
-        keyed = update_keyed(task, operator, plan.step, batches)
-        return Updated(keyed.result, keyed.rows)
-    schema = schema_of(plan)
+    own, schema = own_of(plan), schema_of(plan)
     if plan.given:
         batches = _as_stored(plan, schema, batches)
+    if own:
+        batches = with_states(own, schema, batches)
+    if not isinstance(plan.step, (Merges, Timers)):
+        keyed = update_keyed(task, operator, plan.step, batches)
+        return Updated(keyed.result, [as_shown(own, batch) for batch in keyed.rows])
     partition, compacted = open_partition(task, operator, schema)
     made = folded if of_rows or plan.takes_back else changes
     changed, rows_in, late = _changes(made, partition, batches, _late(work, partition))
@@ -89,6 +103,7 @@ def update_state(
         rows = gone if plan.emit is Emit.ON_WINDOW_CLOSE else rows
     elif plan.emit is Emit.ON_WINDOW_CLOSE:
         rows = []
+    rows = [as_shown(own, batch) for batch in rows]
     result = TaskResult(
         partition=task.partition,
         ranges=append_run(task, operator.name, run),
@@ -145,11 +160,13 @@ def _expired(
 
 def output_schema(plan: OperatorPlan) -> pa.Schema:
     """The rows that come out of a task, as the runner names their columns."""
+    own = own_of(plan)
     if plan.output_schema:
-        return pa.ipc.read_schema(pa.py_buffer(plan.output_schema))
+        return shown_fields(own, pa.ipc.read_schema(pa.py_buffer(plan.output_schema)))
     row = pa.schema([each for each in schema_of(plan).row if each.name not in (TIMER, ARMED)])
     names = plan.given or row.names
-    columns = [field.with_name(name) for field, name in zip(row, names, strict=True)]
+    shown = shown_fields(own, row)
+    columns = [field.with_name(name) for field, name in zip(shown, names, strict=True)]
     numbers = [pa.field(PAIR, pa.int64())] if plan.emit is Emit.CHANGES else []
     return pa.schema([*columns, *numbers])
 

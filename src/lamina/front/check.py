@@ -19,7 +19,7 @@ from lamina.connectors.opening import (
     missing_folders,
     sinks_of,
 )
-from lamina.engine.code import check_code
+from lamina.engine.checked_code import check_code
 from lamina.engine.plans import EngineSettings
 from lamina.front.locate import PipelineLike, locate
 from lamina.front.places import PipelinePlace, require_spark

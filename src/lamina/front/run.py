@@ -21,7 +21,7 @@ from lamina.connectors.opening import (
     named_place,
     sinks_of,
 )
-from lamina.engine.code import check_code
+from lamina.engine.checked_code import check_code
 from lamina.errors import SparkLost, UsageError
 from lamina.front.locate import PipelineLike, locate
 from lamina.front.options import RunOptions, settings_of

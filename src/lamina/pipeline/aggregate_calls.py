@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from zlib import crc32
 
 from lamina.pipeline.aggregate_changes import COUNT_ROWS, over_changes
 from lamina.pipeline.aggregate_lists import limit_around
-from lamina.pipeline.aggregate_model import Asked, Part, Refusal
+from lamina.pipeline.aggregate_model import Asked, Own, Part, Refusal
 from lamina.pipeline.aggregate_percentiles import WITHIN_GROUP
+from lamina.pipeline.aggregate_python import own_over_changes, row_of
 from lamina.pipeline.aggregates import AGGREGATES, REFUSED, of_one_row
 from lamina.pipeline.expressions import Words, after_dot, by_comma, calls, closing, sign
 from lamina.pipeline.key_types import refused_value
 from lamina.pipeline.keys import Names
+from lamina.pipeline.model import DeclaredFunction
 from lamina.pipeline.tokens import Script, Word
 from lamina.state.merge import Merge
 
@@ -72,8 +74,13 @@ class _Call:
         said = _call(template, self.spelled, kept)
         return f"{said} of distinct {', '.join(self.spelled)}" if self.distinct else said
 
-    def of_row(self, template: str) -> str | None:
-        return None if self.distinct else of_one_row(template, self.arguments, self.condition)
+    def of_row(self, template: str, own: str = "") -> str | None:
+        if self.distinct:
+            return None
+        if not own:
+            return of_one_row(template, self.arguments, self.condition)
+        text = own.format(*self.arguments)
+        return f"CASE WHEN {self.condition} THEN {text} END" if self.condition else text
 
 
 def _call(template: str, arguments: tuple[str, ...], kept: str) -> str:
@@ -97,15 +104,21 @@ class AggregateCalls:
         *,
         has_window: bool = False,
         over_changes: bool = False,
+        own: Sequence[DeclaredFunction] = (),
     ) -> None:
         self._script = script
         self._names = names
         self._type_of = type_of
-        self._is_aggregate = is_aggregate
+        self._own = {each.name.lower(): each for each in own}
+        self._rows = {**AGGREGATES, **{name: row_of(each) for name, each in self._own.items()}}
+        self._is_sparks = is_aggregate
         self._has_window = has_window or over_changes  # what is read has an end to its rows
         self._over_changes = over_changes
         self._parts: dict[tuple[str, ...], tuple[Part, tuple[PartialColumn, ...]]] = {}
         self._distincts: dict[tuple[str, ...], DistinctValues] = {}
+
+    def _is_aggregate(self, name: str) -> bool:
+        return name in self._own or self._is_sparks(name)
 
     @property
     def columns(self) -> tuple[PartialColumn, ...]:
@@ -116,6 +129,15 @@ class AggregateCalls:
         return tuple(
             Merge(part.merge, tuple(column.name for column in columns), part.options)
             for part, columns in self._parts.values()
+        )
+
+    @property
+    def own(self) -> tuple[tuple[str, Own], ...]:
+        """The columns of the user's own aggregates."""
+        return tuple(
+            (columns[0].name, part.own)
+            for part, columns in self._parts.values()
+            if part.own is not None
         )
 
     @property
@@ -226,7 +248,7 @@ class AggregateCalls:
 
     def _over_partials(self, word: Word, call: _Call, asked: Asked, *, is_distinct: bool) -> str:
         name = word.text.lower()
-        row = AGGREGATES[name]
+        row = self._rows[name]
         if row.arguments is not None and len(call.arguments) != row.arguments:
             given = len(call.arguments)
             message = f"{name}() takes {row.arguments} arguments; it was given {given}"
@@ -235,7 +257,11 @@ class AggregateCalls:
         where = "a stream"
         if self._over_changes and not isinstance(known, Refusal):
             self._check_several(word, call, is_distinct=is_distinct)
-            known = over_changes(name, known, asked, distinct=is_distinct)
+            known = (
+                own_over_changes(self._own[name], asked, distinct=is_distinct)
+                if name in self._own
+                else over_changes(name, known, asked, distinct=is_distinct)
+            )
             where = "a stream over changes"
         if isinstance(known, Refusal):
             raise self._script.bad(f"{name}() in {where}: {known.reason}", word, known.advice)
@@ -248,7 +274,8 @@ class AggregateCalls:
         return f"({known.final.format(*columns)})"
 
     def _columns(self, part: Part, call: _Call) -> list[str]:
-        identity = (part.merge, *(call.meaning(template) for template in part.columns))
+        said = (part.said,) if part.said else part.columns
+        identity = (part.merge, *(call.meaning(template) for template in said))
         if identity not in self._parts:
             first = len(self.columns)
             made = (
@@ -256,7 +283,7 @@ class AggregateCalls:
                     f"p{first + i}",
                     call.sql(template),
                     meaning,
-                    call.of_row(template),
+                    call.of_row(template, part.of_row),
                     call.distinct,
                 )
                 for i, (template, meaning) in enumerate(
@@ -273,11 +300,11 @@ class AggregateCalls:
             raise self._script.bad(f"{name}() with a schema before it", call, "Leave it out")
         if name in REFUSED:
             raise self._script.bad(f"{name}() in a stream: {REFUSED[name]}", call)
-        if name not in AGGREGATES:
+        if name not in self._rows:
             raise self._script.bad(
                 f"{name}() cannot be kept as state yet",
                 call,
-                f"There are {', '.join(sorted(AGGREGATES))}",
+                f"There are {', '.join(sorted(self._rows))}",
             )
         if not inner:
             raise self._script.bad(f"{name}() has no argument", call)

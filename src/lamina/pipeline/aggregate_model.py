@@ -15,12 +15,24 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
+class Own:
+    """What a column of one of the user's own aggregates holds."""
+
+    name: str
+    of_bag: bool = False  # the arguments of its rows, each with how often it is there
+    distinct: bool = False  # of these each counts once
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """Partial columns that are merged together."""
 
     merge: str
     columns: tuple[str, ...]  # in the order of the merge
     options: Mapping[str, int | bool] = field(default_factory=dict)
+    own: Own | None = None
+    said: str = ""  # what its one column holds, as a template, if that is not what Spark computes
+    of_row: str = ""  # the same of one row, as a template, if it is not what of_one_row says
 
 
 @dataclass(frozen=True, slots=True)

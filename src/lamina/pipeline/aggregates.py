@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from lamina.pipeline.aggregate_lists import LISTS, several_by
 from lamina.pipeline.aggregate_model import Aggregate, Asked, Part, Refusal, Row
@@ -88,11 +88,14 @@ REFUSED: Mapping[str, str] = {
 """Aggregates that a stream cannot have, and why."""
 
 
-def has_aggregate(words: Words) -> bool:
-    """Whether an expression calls one that is known here; with OVER it is a window function."""
+def has_aggregate(words: Words, own: Collection[str] = ()) -> bool:
+    """Whether an expression calls one that is known here; with OVER it is a window function.
+
+    *own* are the names of the user's aggregates, in lower case.
+    """
+    named = ((words[index].text.lower(), close) for index, close in calls(words))
     return any(
-        words[index].text.lower() in AGGREGATES and not is_over(words, close)
-        for index, close in calls(words)
+        (name in AGGREGATES or name in own) and not is_over(words, close) for name, close in named
     )
 
 

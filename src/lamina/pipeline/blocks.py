@@ -45,7 +45,8 @@ def keeps_state(select: Select) -> bool:
 
 
 def calls_aggregate(select: Select) -> bool:
-    return any(map(has_aggregate, [*(item.words for item in select.items), select.having]))
+    texts = [*(item.words for item in select.items), select.having]
+    return any(has_aggregate(words, select.own) for words in texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +182,7 @@ class _Query:
             block_of=stream.block_of if is_whole else stream.block_of or stream.name,
             scope=tuple(scope.items()),
             late=stream.late if is_whole else Lateness(),
+            aggregates=stream.aggregates,
         )
 
 

@@ -175,6 +175,25 @@ class PipelineBuilder:
         self._found.add(DeclaredFunction(name, read, returns, code, arrow))
         return self
 
+    def aggregate(
+        self,
+        name: str,
+        aggregate: Any,
+        parameters: str | Mapping[str, str],
+        returns: str,
+        *,
+        version: str = VERSION,
+    ) -> PipelineBuilder:
+        """An aggregate that SELECTs can call: a class, or an object, with `state` and the methods
+        `partial(rows)`, `merge(old, new)` and `finish(state)` over Arrow columns of many groups.
+
+        A new *version* says that it computes something else.
+        """
+        read = self._columns(name, parameters, "aggregate")
+        code = _code(aggregate, version)
+        self._found.add(DeclaredFunction(name, read, returns, code, is_aggregate=True))
+        return self
+
     def sink(
         self,
         name: str,

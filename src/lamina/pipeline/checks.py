@@ -13,6 +13,7 @@ from itertools import chain
 from posixpath import normpath
 
 from lamina.errors import BadPipeline
+from lamina.pipeline.aggregate_python import check_own_calls
 from lamina.pipeline.blocks import keeps_state
 from lamina.pipeline.distinct_checks import check_distinct
 from lamina.pipeline.epoch_times import check_epoch_times
@@ -236,6 +237,7 @@ class _Checks:
     def stream(self, stream: Stream) -> None:
         shape = self._shapes[stream.name]
         script, table = shape.select.script, shape.select.table
+        check_own_calls(shape.select)
         check_overs(shape.select)
         check_lateness(shape.select, stream, has_window=shape.has_window)
         changing = self._changing_input(stream.name)

@@ -10,7 +10,6 @@ window key is two columns of the state, its start and its end: by the end it exp
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
@@ -26,6 +25,7 @@ from lamina.pipeline.expressions import Words
 from lamina.pipeline.finals import Finals
 from lamina.pipeline.key_sets import MEANING, KeySets
 from lamina.pipeline.keys import Names, read_keys
+from lamina.pipeline.outputs import key_choices, key_outputs, plain_columns
 from lamina.pipeline.plans import FLOOR, Aggregation, DistinctPart, Stateless
 from lamina.pipeline.select import Select, quoted
 from lamina.pipeline.windows import (
@@ -38,8 +38,6 @@ from lamina.pipeline.windows import (
     window_meaning,
     window_text,
 )
-
-_PLAIN = re.compile(r"\(*\s*([kp]\d+)(?:\.(start|end))?\s*\)*", re.IGNORECASE)
 
 
 def compile_select(
@@ -109,6 +107,7 @@ class _Compiler:
             is_aggregate,
             has_window=self._window is not None,
             over_changes=over_changes,
+            own=select.aggregates,
         )
         self._over_changes = over_changes
 
@@ -153,7 +152,7 @@ class _Compiler:
             _final=(tuple(outputs), self._state_view(), having),
             columns=None if having else self._plain_columns(outputs),
             meanings=(*self._key_meanings(), *(p.meaning for p in self._aggregates.columns)),
-            key_outputs=_key_outputs(choices, names),
+            key_outputs=key_outputs(choices, names),
             key_choices=choices,
             placed=tuple(
                 (select.text(key.words), written[0].start)
@@ -167,6 +166,7 @@ class _Compiler:
             live=counted if self._keys else None,
             late=self._late(),
             session=self._session_columns(),
+            own=self._aggregates.own,
         )
 
     def _late(self) -> Stateless | None:
@@ -233,27 +233,13 @@ class _Compiler:
     def _key_choices(
         self, outputs: list[str], names: list[str]
     ) -> tuple[frozenset[str], ...] | None:
-        """Outputs that are keys; of a window its start or its end says which one it is.
-
-        Of those that cumulate, and of sessions, only the end does: they may begin alike.
-        """
-        by_end = self._is_cumulative() or self._is_session
         count = len(self._keys) + len(self._sets.columns)
-        found: list[set[str]] = [set() for _ in range(count)]
-        for text, name in zip(outputs, names, strict=True):
-            plain = _PLAIN.fullmatch(text)
-            if plain is None or (by_end and (plain[2] or "").lower() == "start"):
-                continue
-            if plain[1].lower().startswith("k"):
-                found[int(plain[1][1:])].add(name)
-        return tuple(map(frozenset, found)) if all(found) else None
+        by_end = self._is_cumulative() or self._is_session
+        return key_choices(outputs, names, count, by_end=by_end)
 
     def _plain_columns(self, outputs: list[str]) -> tuple[str, ...] | None:
-        """Outputs that are columns of the state, by their names there; None if one is more."""
         known = {*self._state_keys(), *(part.name for part in self._aggregates.columns)}
-        found = [_PLAIN.fullmatch(text) for text in outputs]
-        names = ["_".join(filter(None, each.groups())).lower() if each else "" for each in found]
-        return tuple(names) if known.issuperset(names) else None
+        return plain_columns(outputs, known)
 
     def _finals(self) -> tuple[list[str], str]:
         """Every item and HAVING over state columns; they fill the list of partials."""
@@ -342,7 +328,9 @@ class _Compiler:
 
     def _row_texts(self) -> str | None:
         parts = [f"{part.of_row} AS {part.name}" for part in self._aggregates.columns]
-        if not self._keys or self._window is not None or self._sets or self._over_changes:
+        if not self._keys or self._is_session or self._sets or self._over_changes:
+            return None
+        if self._window is not None and not self._aggregates.own:
             return None
         if not parts or any(part.of_row is None for part in self._aggregates.columns):
             return None
@@ -388,11 +376,3 @@ class _Compiler:
             if name.lower() in (other.lower() for other in names[:index]):
                 item = self._select.items[index]
                 raise self._script.bad(f"two columns are called {name!r}", item.words[0], "Use AS")
-
-
-def _key_outputs(
-    choices: tuple[frozenset[str], ...] | None, names: list[str]
-) -> tuple[str, ...] | None:
-    if choices is None:
-        return None
-    return tuple(name for name in names if any(name in choice for choice in choices))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lamina.errors import BadName
 from lamina.format.names import check_name
@@ -79,8 +79,9 @@ class Definitions:
         """Streams and their blocks; a block has a name in the same space."""
         streams: dict[str, Stream] = {}
         kinds = dict(self._kinds)
+        own = tuple(each for each in self.functions.values() if each.is_aggregate)
         for stream in self.streams.values():
-            for block in unfold(stream, file=self.file):
+            for block in unfold(replace(stream, aggregates=own), file=self.file):
                 if block.block_of:
                     self._check(block.name, block.place, room=0, kinds=kinds)
                     kinds[block.name.lower()] = "block"

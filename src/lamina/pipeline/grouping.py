@@ -13,7 +13,7 @@ the end are the older spelling.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, islice, product
 
@@ -33,12 +33,17 @@ class Grouping:
     every: Word | None = None  # the ALL that stands for the keys
 
 
-def read_grouping(script: Script, words: Words, items: Sequence[Words]) -> Grouping:
-    """The words after GROUP BY, in a SELECT of these *items*; BadPipeline if they make no sense."""
+def read_grouping(
+    script: Script, words: Words, items: Sequence[Words], own: Collection[str] = ()
+) -> Grouping:
+    """The words after GROUP BY, in a SELECT of these *items*; BadPipeline if they make no sense.
+
+    *own* are the names of the user's aggregates, in lower case.
+    """
     if not words:
         return Grouping()
     if len(words) == 1 and words[0].upper == "ALL" and not words[0].is_quoted:
-        return Grouping(tuple(item for item in items if _is_key(item)), every=words[0])
+        return Grouping(tuple(item for item in items if _is_key(item, own)), every=words[0])
     kind = sign(words, len(words) - 1)
     if sign(words, len(words) - 2) == "WITH" and kind in ("ROLLUP", "CUBE"):
         parts = [_analytic(kind, [(each,) for each in _listed(script, words[:-2])])]
@@ -53,10 +58,10 @@ def read_grouping(script: Script, words: Words, items: Sequence[Words]) -> Group
     return Grouping(tuple(keys.values()), _places(script, words, sets, list(keys)))
 
 
-def _is_key(words: Words) -> bool:
+def _is_key(words: Words, own: Collection[str]) -> bool:
     """Whether GROUP BY ALL groups by an item; by a constant there is nothing to group."""
     named = (words[index].text.lower() for index, _ in calls(words))
-    has_aggregate = any(name in AGGREGATES or name in REFUSED for name in named)
+    has_aggregate = any(name in AGGREGATES or name in REFUSED or name in own for name in named)
     is_constant = len(words) == 1 and (words[0].is_string or words[0].is_number)
     return not has_aggregate and not is_constant
 

@@ -4,7 +4,7 @@ source     where rows come from, with their columns and, if it has one, their wa
 stream     one SELECT over sources and other streams; one with SELECTs inside has a block for each;
            or a Python function of their rows
 sink       where the rows of a stream go
-function   the user's own Python under a name that SELECTs can call
+function   the user's own Python under a name that SELECTs can call: of rows, or an aggregate
 
 Text that came from the environment is kept apart from text that was written: only the latter is
 shown, hashed and stored.
@@ -161,7 +161,7 @@ class KeyedFunction:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredFunction:
-    """A function that SELECTs can call: of each row, or of Arrow arrays of rows."""
+    """A function that SELECTs can call: of each row, of Arrow arrays of rows, or an aggregate."""
 
     name: str
     parameters: tuple[Column, ...]
@@ -169,10 +169,13 @@ class DeclaredFunction:
     code: Code
     of_arrays: bool = False
     place: Place = field(default=NOWHERE, compare=False)
+    is_aggregate: bool = False  # a class with partial, merge and finish (engine/user_aggregates.py)
 
     def definition(self) -> Json:
         parameters: list[Json] = [each.type.lower() for each in self.parameters]
-        return [parameters, self.returns.lower(), self.of_arrays, self.code.definition()]
+        said: list[Json] = [parameters, self.returns.lower(), self.of_arrays]
+        kind: list[Json] = ["aggregate"] if self.is_aggregate else []
+        return [*said, self.code.definition(), *kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +256,7 @@ class Stream:
     join: JoinOf | None = None  # it is a join, and no SELECT: its text is that of FROM
     joined: str = ""  # the block that is the join in its FROM
     state_ttl_us: int | None = None  # rows of its joins are kept this long, whatever ON says
+    aggregates: tuple[DeclaredFunction, ...] = ()  # those of the pipeline that are the user's own
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from lamina.pipeline.aggregate_model import Own
 from lamina.pipeline.select import quoted
 from lamina.pipeline.variables import filled
 from lamina.state.merge import Merge
@@ -102,6 +103,7 @@ class Aggregation:
     counts_where: str = ""
     """Which partials count the rows, if each row is in several: those of one set of keys."""
 
+    own: tuple[tuple[str, Own], ...] = ()  # columns of the user's own aggregates
     late: Stateless | None = None
     """The rows of the input of which a window ends before `FLOOR`, a column that is added to it."""
 

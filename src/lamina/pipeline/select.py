@@ -23,7 +23,7 @@ from lamina.pipeline.grouping import Grouping, read_grouping
 from lamina.pipeline.intervals import read_interval
 from lamina.pipeline.joins import JoinClause, Joins, Table, read_joins
 from lamina.pipeline.laterals import Laterals, read_laterals, starts_lateral
-from lamina.pipeline.model import NOWHERE, START, Place, Stream
+from lamina.pipeline.model import NOWHERE, START, DeclaredFunction, Place, Stream
 from lamina.pipeline.overs import Over, Ranks, read_overs, read_ranks
 from lamina.pipeline.ranks import Ranked
 from lamina.pipeline.tokens import Script, Word, read_script
@@ -93,11 +93,17 @@ class Select:
     end: int = 0  # of the text that is a SELECT to Spark
     is_whole: bool = False  # it is computed of whole windows, all rows of each at once
     on: DistinctOn | None = None  # of DISTINCT ON
+    aggregates: tuple[DeclaredFunction, ...] = ()  # the user's own
 
     @property
     def qualifier(self) -> str:
         """What columns of the input may have before them, in lower case."""
         return (self.alias or self.table).text.lower()
+
+    @property
+    def own(self) -> frozenset[str]:
+        """The names of the user's aggregates, in lower case."""
+        return frozenset(each.name.lower() for each in self.aggregates)
 
     def text(self, words: tuple[Word, ...]) -> str:
         return self.script.slice(words)
@@ -122,7 +128,8 @@ def read_select(stream: Stream, file: str) -> Select:
             reads = (stream.join.left, stream.join.right)
         return replace(every, reads=reads, is_python=not stream.union)
     names = (stream.name, stream.joined)
-    select = _read(stream.select, file, place, names, stream.scope)
+    own = stream.aggregates
+    select = _read(stream.select, file, place, names, stream.scope, aggregates=own)
     return replace(select, ranked=None, not_ranked=None, is_whole=True) if stream.whole else select
 
 
@@ -143,6 +150,8 @@ def _read(
     origin: Place,
     names: tuple[str, str],
     scope: tuple[tuple[str, str], ...],
+    *,
+    aggregates: tuple[DeclaredFunction, ...] = (),
 ) -> Select:
     """*names* are its own, and that of the block that its FROM is, if it has joins."""
     script = read_script(text, file, origin)
@@ -166,7 +175,8 @@ def _read(
     if overs or clauses["QUALIFY"]:
         listing = [(item.words, item.alias) for item in items]
         ranks = read_ranks(script, overs, listing, clauses["QUALIFY"])
-    grouping = read_grouping(script, clauses["GROUP BY"], [item.words for item in items])
+    own = frozenset(each.name.lower() for each in aggregates)
+    grouping = read_grouping(script, clauses["GROUP BY"], [item.words for item in items], own)
     return Select(
         script,
         items,
@@ -189,6 +199,7 @@ def _read(
         state_ttl_us=state_ttl_us,
         end=given[-1].end,
         on=on,
+        aggregates=aggregates,
     )
 
 

@@ -1,4 +1,4 @@
-"""A pipeline file: CREATE SOURCE, STREAM, SINK and FUNCTION, with Spark's own clause words.
+"""A pipeline file: CREATE SOURCE, STREAM, SINK, FUNCTION, with Spark's own clause words.
 
 CREATE SOURCE name (column type [METADATA FROM 'what'], ...) USING format
     [OPTIONS (key 'value', ...)]
@@ -8,6 +8,8 @@ CREATE STREAM name AS SELECT ... [EMIT ON WINDOW CLOSE | EMIT ON UPDATE]
 CREATE SINK name FROM stream USING format [OPTIONS (key 'value', ...)]
 CREATE FUNCTION name (parameter type, ...) RETURNS type LANGUAGE PYTHON [PARAMETER STYLE ARROW]
     AS 'module:function' [VERSION '1']
+CREATE AGGREGATE FUNCTION name (parameter type, ...) RETURNS type LANGUAGE PYTHON
+    AS 'module:Class' [VERSION '1']
 """
 
 from __future__ import annotations
@@ -68,19 +70,21 @@ def _statement(cursor: Cursor, found: Definitions, environment: Mapping[str, str
     if not cursor.take("CREATE"):
         raise cursor.bad(
             f"a statement begins with CREATE, not {cursor.shown()}",
-            "There are CREATE SOURCE, CREATE STREAM, CREATE SINK and CREATE FUNCTION",
+            "There are CREATE SOURCE, CREATE STREAM, CREATE SINK, CREATE FUNCTION and CREATE "
+            "AGGREGATE FUNCTION",
         )
     if cursor.comes("OR", "REPLACE") or cursor.comes("IF", "NOT", "EXISTS"):
         raise cursor.bad(
             f"{cursor.shown()}: a file defines each name once, so there is nothing to replace"
         )
     for kind, read in _READERS.items():
-        if cursor.take(kind):
+        if cursor.take(*kind.split()):
             at = cursor.place()
             found.add(read(cursor, environment), at)
             return
     raise cursor.bad(
-        f"CREATE SOURCE, STREAM, SINK or FUNCTION is expected, not CREATE {cursor.shown()}",
+        "CREATE SOURCE, STREAM, SINK, FUNCTION or AGGREGATE FUNCTION is expected, not CREATE "
+        f"{cursor.shown()}",
     )
 
 
@@ -122,20 +126,35 @@ def _sink(cursor: Cursor, environment: Mapping[str, str]) -> DeclaredSink:
 
 def _function(cursor: Cursor, environment: Mapping[str, str]) -> DeclaredFunction:
     del environment  # nothing of it is a text that a variable may stand in
+    return _declared(cursor, "CREATE FUNCTION")
+
+
+def _aggregate(cursor: Cursor, environment: Mapping[str, str]) -> DeclaredFunction:
+    del environment
+    return _declared(cursor, "CREATE AGGREGATE FUNCTION")
+
+
+def _declared(cursor: Cursor, statement: str) -> DeclaredFunction:
     place = cursor.place()
     name = cursor.name("a function").text
     parameters = read_columns(cursor, "the parameters")
     cursor.expect("RETURNS", after="the parameters")
     returns = _up_to(cursor, "LANGUAGE", f"the type that {name} returns")
     cursor.expect("LANGUAGE", "PYTHON", after="the type")
+    is_aggregate = statement != "CREATE FUNCTION"
+    if is_aggregate and cursor.comes("PARAMETER"):
+        advice = "Leave out PARAMETER STYLE"
+        raise cursor.bad("an aggregate is always called with Arrow columns", advice)
     of_arrays = cursor.take("PARAMETER")
     if of_arrays:
         cursor.expect("STYLE", "ARROW", after="PARAMETER")
     cursor.expect("AS", after="LANGUAGE PYTHON")
-    code = _text(cursor, "AS", "'module:function'")
+    code = _text(cursor, "AS", "'module:Class'" if is_aggregate else "'module:function'")
     version = _text(cursor, "VERSION", "'1'") if cursor.take("VERSION") else VERSION
-    cursor.end("CREATE FUNCTION")
-    return DeclaredFunction(name, parameters, returns, Code(code, version), of_arrays, place)
+    cursor.end(statement)
+    return DeclaredFunction(
+        name, parameters, returns, Code(code, version), of_arrays, place, is_aggregate
+    )
 
 
 def _up_to(cursor: Cursor, keyword: str, what: str) -> str:
@@ -246,4 +265,5 @@ _READERS: Mapping[str, _Reader] = {
     "STREAM": _stream,
     "SINK": _sink,
     "FUNCTION": _function,
+    "AGGREGATE FUNCTION": _aggregate,
 }

@@ -53,7 +53,8 @@ def kept_columns(name: str, graph: Graph) -> frozenset[str] | None:
     named = {name_of(item): item.words for item in select.items}
     if select.keys:
         # In `max(a) AS g ... GROUP BY g` the key is a column of the input, and the item is none.
-        named = {name: words for name, words in named.items() if not has_aggregate(words)}
+        own = select.own
+        named = {name: words for name, words in named.items() if not has_aggregate(words, own)}
         keys = [key.words for key in read_keys(select, ())]
         return frozenset(each for each, words in named.items() if each and _is_key(words, keys))
     if select.ranked is not None:

@@ -38,6 +38,7 @@ from lamina.spark.compiling_keyed import compile_keyed
 from lamina.spark.frames import view
 from lamina.spark.internals import arrow_schema, empty_frame, is_aggregate
 from lamina.spark.known import Known, change_of, ends_of, output_of, times_of
+from lamina.spark.own_aggregates import OwnAggregates
 from lamina.spark.plan_checks import (
     check_change,
     check_keys,
@@ -57,7 +58,8 @@ def compile_pipeline(
 ) -> tuple[EnginePlan, dict[str, SparkStream]]:
     """Every stream in its order, each over the schema of what it reads."""
     register_functions(spark, pipeline, file=file)
-    compiler = _Compiler(spark, pipeline, file)
+    own = OwnAggregates.of(spark, pipeline, file=file)
+    compiler = _Compiler(spark, pipeline, file, own)
     for each in order:
         compiler.add(pipeline.streams[each])
     kept = bad_row_streams(pipeline)
@@ -88,6 +90,7 @@ class _Compiler:
     spark: SparkSession
     pipeline: Pipeline
     file: str
+    own: OwnAggregates
     named: dict[str, str] = field(init=False)
     streams: dict[str, SparkStream] = field(default_factory=dict)
     plans: list[StreamPlan] = field(default_factory=list)
@@ -135,7 +138,9 @@ class _Compiler:
         if stream.late_of:
             parts, made = [], self._late_rows(stream, reading, inputs)
         else:
-            *parts, made = _compile(self.spark, stream, reading, inputs, self.file)
+            *parts, made = _compile(
+                self.spark, stream, reading, inputs, file=self.file, own=self.own
+            )
         for part in parts:
             out = output_of(part, select, inputs)
             self._add(part, stream, meaning, sources, out, lateness_us=lateness_us)
@@ -242,7 +247,7 @@ class _Compiler:
         kept = self.spark.createDataFrame([], bad_rows_ddl(source, file=self.file)).schema
         inputs = [Known(kept, frozenset({source.name}), None)]
         reading = Reading((source.name,))
-        (made,) = _compile(self.spark, stream, reading, inputs, self.file)
+        (made,) = _compile(self.spark, stream, reading, inputs, file=self.file, own=self.own)
         made = replace(made, of_bad_rows=True)
         output = output_of(made, read_select(stream, self.file), inputs)
         self._add(made, stream, None, inputs[0].sources, output)
@@ -277,7 +282,9 @@ def _compile(
     stream: Stream,
     reading: Reading,
     inputs: Sequence[Known],
+    *,
     file: str,
+    own: OwnAggregates,
 ) -> list[SparkStream]:
     """The stream, after the blocks that only it needs."""
     select = read_select(stream, file)
@@ -325,8 +332,8 @@ def _compile(
             check_names(plan.outputs, select)
             for each in (plan, *(part.values for part in plan.distincts)):
                 check_keys(select, each.placed, analysed)
-            groups = Groups(spark, select, reading, name)
-            return groups.aggregations(stream, plan.filled(stream.variables))
+            groups = Groups(spark, select, reading, name, own)
+            return groups.aggregations(stream, own.sent(plan.filled(stream.variables)))
     except PySparkException as error:
         said = f"the stream {stream.name!r}: {first_line(error)}"
         raise bad_at(said, file, stream.place, advice_on(error)) from error

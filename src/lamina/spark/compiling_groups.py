@@ -15,6 +15,7 @@ from lamina.pipeline.select import Select, block_name
 from lamina.spark.frames import view
 from lamina.spark.internals import arrow_schema, empty_frame
 from lamina.spark.operators import operator_of
+from lamina.spark.own_aggregates import OwnAggregates, stored_columns
 from lamina.spark.plan_checks import check_change, check_final, check_partial, check_types
 from lamina.spark.schemas import nullable
 from lamina.spark.streams import Reading, SparkStream, Views
@@ -31,6 +32,7 @@ class Groups:
     select: Select
     reading: Reading
     view: str
+    own: OwnAggregates
 
     def aggregations(self, stream: Stream, plan: Aggregation) -> list[SparkStream]:
         """An aggregation, after the blocks that keep the values of its DISTINCT aggregates."""
@@ -59,7 +61,8 @@ class Groups:
         simple = Reading((INPUT,))  # one view, whatever it will be made of
         draft = SparkStream(name, simple, plan, StructType(), b"", distincts=distincts)
         partial = spark.sql(draft.partial(views)).drop(ROWS)
-        state = StructType([nullable(each) for each in partial.schema])
+        given = StructType([nullable(each) for each in partial.schema])
+        state = self.own.shown(plan, given)
         plain = replace(draft, distincts=())
         partials = spark.sql(plain.partial(views))
         check_partial(partials, select)
@@ -73,7 +76,7 @@ class Groups:
                 check_change(output, select)
             columns = arrow_schema(output).serialize().to_pybytes()
             schema = output.schema
-        arrow = arrow_schema(empty_frame(spark, state))
+        arrow = stored_columns(plan, arrow_schema(empty_frame(spark, given)))
         operator = operator_of(replace(draft, state=state), plan, arrow, emit)
         return SparkStream(
             name, self.reading, plan, schema, columns, {}, state, operator, distincts

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from lamina.engine.joining import AT, ID, RIGHT, UNTIL
 from lamina.engine.joins import Join
 from lamina.engine.model import OperatorPlan
+from lamina.engine.own_columns import own_of
 from lamina.engine.task_state import schema_of
 from lamina.pipeline.checks import order
 from lamina.pipeline.model import Pipeline
@@ -64,13 +65,18 @@ def _columns(stream: SparkStream) -> dict[str, Any]:
     merged = operator.merges if operator else ()
     merges = {column: each.function for each in merged for column in each.columns}
     state = stream.state or ()
+    kept = {} if operator is None else _kept(operator)
     names = names_for_people([each.name for each in state], operator.meanings if operator else ())
     return {
         "columns": [
             {"name": each.name, "type": each.dataType.simpleString()} for each in stream.output
         ],
         "state": [
-            {"name": name, "type": each.dataType.simpleString(), "merge": merges.get(each.name)}
+            {
+                "name": name,
+                "type": kept.get(each.name) or each.dataType.simpleString(),
+                "merge": merges.get(each.name),
+            }
             for each, name in zip(state, names, strict=True)
         ],
         **_size(stream),
@@ -103,6 +109,15 @@ def _join(stream: SparkStream, operator: OperatorPlan, step: Join) -> dict[str, 
 
 def _time(us: np.int64) -> str:
     return f"{int(us) / 1e6:g} s"
+
+
+def _kept(operator: OperatorPlan) -> dict[str, str]:
+    """What the state keeps of the user's own aggregates, which is not what people see of them."""
+    row = schema_of(operator).row
+    return {
+        name: str(row.field(name).type if code.of_bag else code.stored)
+        for name, code in own_of(operator).items()
+    }
 
 
 def _size(stream: SparkStream) -> dict[str, Any]:

@@ -114,7 +114,8 @@ class SparkRunner:
     def _aggregate(
         self, work: StreamWork, stream: SparkStream, views: Views, taken_back: Views
     ) -> DataFrame:
-        of_rows = stream.can_send_rows and self._few_rows_to_a_key.get(stream.name, False)
+        few = self._few_rows_to_a_key.get(stream.name, False)
+        of_rows = stream.can_send_rows and (few or bool(stream.own))
         partials, columns = self._partials(work, stream, views, taken_back, of_rows=of_rows)
         task = UpdateState(_sent(work), bool(views), of_rows or bool(stream.distincts))
         if stream.columns is not None:

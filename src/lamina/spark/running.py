@@ -19,7 +19,7 @@ from lamina.connectors.opening import (
 from lamina.connectors.options import option_of
 from lamina.connectors.spark_source import Probed
 from lamina.disk.base import Lock
-from lamina.engine.code import check_code
+from lamina.engine.checked_code import check_code
 from lamina.engine.engine import Engine
 from lamina.engine.opening import open_engine
 from lamina.engine.plans import FailPoint

@@ -150,7 +150,8 @@ class SparkStream:
     def can_send_rows(self) -> bool:
         """Whether rows, merged one by one, come to exactly the partials that Spark computes.
 
-        A sum of doubles does not: its last bits depend on the order.
+        A sum of doubles does not: its last bits depend on the order. What the user's own aggregates
+        come to is theirs to say.
         """
         if not isinstance(self.plan, Aggregation) or self.plan.of_rows is None or self.distincts:
             return False
@@ -160,7 +161,14 @@ class SparkStream:
             and (merge.function != "sum" or isinstance(self.state[column].dataType, SUMMED))
             for merge in self.plan.merges
             for column in merge.columns
+            if column not in self.own
         )
+
+    @property
+    def own(self) -> frozenset[str]:
+        """The columns of the user's own aggregates."""
+        plan = self.plan
+        return frozenset(dict(plan.own) if isinstance(plan, Aggregation) else ())
 
     @property
     def moves_rows(self) -> bool:
@@ -186,12 +194,18 @@ class SparkStream:
         return f"SELECT {hint} * FROM ({text})"
 
     def rows(self, views: Views) -> str:
-        """The partials of each row alone, in the types of the state."""
+        """The partials of each row alone, in the types of the state; of own ones the arguments."""
         assert isinstance(self.plan, Aggregation)
         assert self.state is not None
-        typed = (f"CAST({f.name} AS {f.dataType.simpleString()}) {f.name}" for f in self.state)
+        typed = [
+            f.name
+            if f.name in self.own
+            else f"CAST({f.name} AS {f.dataType.simpleString()}) {f.name}"
+            for f in self.state
+        ]
+        counted = [] if self.plan.time is None else [f"1L AS {ROWS}"]
         text = self.plan.rows(self.reading.sql(views))
-        return f"SELECT {', '.join(typed)} FROM ({text})"
+        return f"SELECT {', '.join([*typed, *counted])} FROM ({text})"
 
     def _signed(self, new: str, old: str) -> str:
         """Partials of what is new and of what is taken back, which no late rows are counted of."""

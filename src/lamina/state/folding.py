@@ -25,7 +25,7 @@ def folded(schema: StateSchema, batch: pa.RecordBatch) -> pa.RecordBatch:
     """Partial values of keys, a key as often as it likes, as a sorted batch in a run's form."""
     keys = key_columns(schema, batch)
     slots = slots_of_keys(keys)
-    order, firsts = _grouped(slots, keys)
+    order, firsts = grouped(slots, keys)
     if len(firsts) == len(order):
         return changes(schema, batch, slots=slots)
     lead = order.take(firsts)
@@ -50,7 +50,7 @@ def merge_groups(
     return pa.concat_batches([values, merged]).take(pa.array(place))
 
 
-def _grouped(slots: Slots, keys: Sequence[pa.Array]) -> tuple[Rows, Rows]:
+def grouped(slots: Slots, keys: Sequence[pa.Array]) -> tuple[Rows, Rows]:
     """The rows in an order in which those of a key stand together; and where each key begins."""
     order = by_slot(slots)
     ordered = slots.take(order)

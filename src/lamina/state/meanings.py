@@ -14,7 +14,6 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lamina.errors import StateChanged
-from lamina.state.merge import Merge
 from lamina.state.schema import StateSchema
 
 _WINDOW = re.compile(r"((?:session_)?window\(.*\))\.(start|end)", re.DOTALL)
@@ -113,7 +112,7 @@ def renamed(schema: StateSchema, called: dict[str, str]) -> StateSchema:
         schema,
         value=pa.schema([field.with_name(called[field.name]) for field in schema.value]),
         merges=tuple(
-            Merge(merge.function, tuple(called[each] for each in merge.columns), merge.options)
+            replace(merge, columns=tuple(called[each] for each in merge.columns))
             for merge in schema.merges
         ),
     )

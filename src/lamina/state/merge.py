@@ -19,6 +19,7 @@ list_sorted  list               the elements of both, in order
 bag          list               values and how often each is there; see merge_bags.py
 hll_union    sketch             the union of two sketches of Spark's hll_sketch_agg
 kll_union    sketch             the union of two sketches of Spark's kll_sketch_agg_double
+python       struct             what a user's own aggregate makes of two states; merge_python.py
 
 An average is a sum and a count. A new function is a `Function` in one of the tables below.
 """
@@ -34,11 +35,12 @@ from lamina.errors import Corrupt, Unsupported, UsageError
 from lamina.format.canonical import Json
 from lamina.format.fields import Fields
 from lamina.state.merge_bags import BAGS
-from lamina.state.merge_function import Columns, Function, Mask, Option, Step, only_found
+from lamina.state.merge_function import Columns, Combines, Function, Mask, Option, Step, only_found
 from lamina.state.merge_lists import LISTS
 from lamina.state.merge_moments import MOMENTS
 from lamina.state.merge_numbers import NUMBERS
 from lamina.state.merge_ordered import ORDERED
+from lamina.state.merge_python import PYTHONS
 from lamina.state.merge_sketches import SKETCHES
 
 FUNCTIONS: Mapping[str, Function] = {
@@ -48,6 +50,7 @@ FUNCTIONS: Mapping[str, Function] = {
     **LISTS,
     **BAGS,
     **SKETCHES,
+    **PYTHONS,
 }
 
 
@@ -58,6 +61,8 @@ class Merge:
     function: str
     columns: tuple[str, ...]  # that it reads and writes, in the function's order
     options: Mapping[str, Option] = field(default_factory=dict, hash=False)
+    code: Combines | None = field(default=None, compare=False, repr=False)
+    """Of a user's own aggregate: what merges, and makes what people see. It is not written down."""
 
     def to_json(self) -> dict[str, Json]:
         return {
@@ -151,6 +156,7 @@ def merge_rows(
             new=tuple(new.column(column) for column in merge.columns),
             found=mask,
             options=merge.options,
+            code=merge.code,
         )
         results.update(zip(merge.columns, function.apply(step), strict=True))
     return _batch(results, new)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,14 @@ Longs: TypeAlias = "npt.NDArray[np.int64]"
 Doubles: TypeAlias = "npt.NDArray[np.float64]"
 
 
+class Combines(Protocol):
+    """The code of a user's own aggregate; it is sent to the tasks."""
+
+    def merge(self, old: pa.Array, new: pa.Array) -> pa.Array:
+        """Two states of each group as one; none of them is null."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One merge of one batch: the columns of the function, in its order."""
@@ -33,6 +41,7 @@ class Step:
     new: tuple[pa.Array, ...]
     found: pa.BooleanArray
     options: Mapping[str, Option]
+    code: Combines | None = None  # of a user's own aggregate
 
     def option(self, name: str, default: Any) -> Any:
         return self.options.get(name, default)

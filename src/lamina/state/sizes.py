@@ -11,10 +11,12 @@ TEXT_BYTES = 16
 OFFSET_BYTES = 4
 
 
-def width(kind: pa.DataType) -> float:
+def width(kind: pa.DataType) -> float:  # noqa: PLR0911  one for each kind
     """Bytes of one value; a list is counted with one element."""
     if pa.types.is_struct(kind):
         return sum(width(field.type) for field in kind) + _NULL
+    if pa.types.is_fixed_size_list(kind):
+        return float(kind.list_size) * width(kind.value_type) + _NULL
     if pa.types.is_list(kind):
         return OFFSET_BYTES + width(kind.value_type) + _NULL
     if pa.types.is_map(kind):
