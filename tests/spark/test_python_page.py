@@ -47,6 +47,10 @@ def test_all_examples_run_as_a_reader_would_run_them(
         {"domain": None, "euro": 5.0},
         {"domain": "b.example", "euro": 4.0},
     ]
+    assert found("out/typical") == [
+        {"rate": 1.0, "mean": 3.87, "p90": 4.8, "orders": 2},
+        {"rate": 0.5, "mean": 2.0, "p90": 2.0, "orders": 1},
+    ]
     assert found("out/counts") == [{"user": "bob", "total": 1}, {"user": "ann", "total": 2}]
     assert found("out/spent") == [{"email": "ann@b.example", "euro": 4.0}]
 

@@ -131,3 +131,18 @@ def test_meanings_are_in_a_runs_schema_and_are_read_back() -> None:
         schema_of_run(schema.run.with_metadata(metadata))
     with pytest.raises(UsageError, match="2 columns have 1 meanings"):
         replace(schema, meanings=("symbol",))
+
+
+class _Sums:
+    def merge(self, old: pa.Array, new: pa.Array) -> pa.Array:
+        return pa.concat_arrays([old, new])
+
+
+def test_a_merge_keeps_its_code_under_other_names() -> None:
+    """Of a user's own aggregate: what is stored has the columns, and no code."""
+    code = _Sums()
+    today = state("mine(b)", "sum(a)", definition="two")
+    today = replace(today, merges=(Merge("sum", ("p0",), code=code), Merge("sum", ("p1",))))
+    found = as_stored(state("sum(a)", "mine(b)"), today, "s", reuse=True)
+    assert [merge.code for merge in found.merges] == [code, None]
+    assert found.merges[0].columns == ("p1",)
