@@ -240,13 +240,11 @@ class _Checks:
         check_own_calls(shape.select)
         check_overs(shape.select)
         check_lateness(shape.select, stream, has_window=shape.has_window)
-        changing = self._changing_input(stream.name)
+        changing, updating = self._changing_input(stream.name), self._updating_input(stream.name)
         if stream.join is not None:
-            changed = changing or self._updating_input(stream.name)
-            check_join(stream, changed, self._sources_named, self._file)
+            check_join(stream, changing or updating, self._sources_named, self._file)
             return
         if stream.python is not None:
-            updating = self._updating_input(stream.name)
             check_python(stream, updating, changing, self._sources_of(stream.name), self._bad)
         if changing is not None and shape.is_aggregate:
             check_over_changes(shape, changing)
@@ -256,7 +254,6 @@ class _Checks:
                 raise script.bad(f"{said} in a stream without aggregates", 0, "Leave it out")
             self._check_where(shape)
             return
-        updating = self._updating_input(stream.name)
         if updating is not None:
             raise script.bad(
                 f"an aggregate over the updating stream {updating!r}: it would count the old and "
