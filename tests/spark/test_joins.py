@@ -115,6 +115,23 @@ def test_every_join_equals_one_batch_over_all_rows(spark: Any, tmp_path: Path) -
         assert found, name
 
 
+def test_windows_over_a_join_wait_for_its_rows(spark: Any, tmp_path: Path) -> None:
+    """The payment of an order comes when the watermark has long passed the order's window."""
+    query = (
+        "SELECT window.start AS at, count(*) AS n FROM o JOIN p ON o.id = p.order_id AND "
+        "p.ts BETWEEN o.ts AND o.ts + INTERVAL 1 HOUR GROUP BY window(o.ts, '10 minutes')"
+    )
+    late = {"order_id": 1, "ts": "2024-01-01T10:45:00Z"}
+    orders = [[{"id": 1, "ts": "2024-01-01T10:00:00Z"}], [{"id": 2, "ts": "2024-01-01T10:40:00Z"}]]
+    payments = [[{"order_id": 3, "ts": "2024-01-01T10:40:00Z"}], [], [late]]
+    Place(tmp_path / "orders").put_json(orders)
+    Place(tmp_path / "payments").put_json(payments)
+    mark = "WATERMARK ts DELAY OF INTERVAL 1 MINUTE"
+    Run(spark, Place(tmp_path), drain=True)(text_of({"windows": query}, mark=mark))
+    (row,) = Place(tmp_path).rows("windows")
+    assert (row["at"].hour, row["at"].minute, row["n"]) == (10, 0, 1)
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from lamina.errors import BadPipeline
-from lamina.pipeline.model import DeclaredSource, Stream
+from lamina.pipeline.model import DeclaredSource, JoinOf, Stream
 from lamina.pipeline.python_checks import NO_WATERMARK
 from lamina.pipeline.tokens import bad_at
 
@@ -20,17 +20,21 @@ def check_join(
     of = stream.join
     assert of is not None
 
-    def bad(message: str, advice: str) -> BadPipeline:
-        return bad_at(message, file, of.on_place, advice)
-
     if changed is not None:
-        raise bad(
-            f"a join over {changed!r}, whose rows replace others: what came out of the old ones "
-            "would stay",
-            f"Let {changed!r} EMIT ON WINDOW CLOSE",
-        )
+        raise rows_replace(changed, of, file)
     for name in (of.left, of.right):
         for source in sources_of(name):
             if source.watermark is None:
                 message = f"a join over {source.name!r}, which has no watermark"
-                raise bad(f"{message}: its rows would be kept for ever", NO_WATERMARK)
+                said = f"{message}: its rows would be kept for ever"
+                raise bad_at(said, file, of.on_place, NO_WATERMARK)
+
+
+def rows_replace(name: str, of: JoinOf, file: str) -> BadPipeline:
+    return bad_at(
+        f"a join over {name!r}, whose rows replace others: what came out of the old ones would "
+        "stay",
+        file,
+        of.on_place,
+        "Join rows that never change: a stream with EMIT ON WINDOW CLOSE, or without groups",
+    )

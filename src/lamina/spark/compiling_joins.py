@@ -17,6 +17,7 @@ from lamina.engine.model import OperatorPlan
 from lamina.engine.ports import Change, Output
 from lamina.errors import BadPipeline
 from lamina.format.canonical import Json
+from lamina.pipeline.join_checks import rows_replace
 from lamina.pipeline.join_conditions import LEFT, RIGHT, Condition, Conditions, Relation
 from lamina.pipeline.model import Emit, JoinKind, JoinOf, Place, Stream
 from lamina.pipeline.plans import Stateless
@@ -96,6 +97,9 @@ def compile_join(
     """The join of two *inputs*, which *reading* has in their order."""
     of = stream.join
     assert of is not None
+    for known, name in zip(inputs, (of.left, of.right), strict=True):
+        if known.change is not Change.APPEND:
+            raise rows_replace(name, of, file)
     left, right = (
         Input(known, Reading((part,)), alias)
         for known, part, alias in zip(
