@@ -323,7 +323,9 @@ class Engine:
     # decide
 
     def _decide(self, plan: EpochPlan, results: Mapping[str, StreamResult]) -> CommitRecord:
-        after = self._watermarks_after(plan, results)
+        delays, ahead_max = self._plan.delays_us, self._settings.max_ahead_us
+        seen = seen_by_source(results)
+        after = plan.watermarks.advanced(seen, delays, ahead_max, plan.holding)
         return self._commit(plan, results, self._remember(plan), after)
 
     def _commit(
@@ -367,11 +369,6 @@ class Engine:
             self._publisher.add(sink, commit)
         self._broken = False
         return commit
-
-    def _watermarks_after(self, plan: EpochPlan, results: Mapping[str, StreamResult]) -> Watermarks:
-        seen = seen_by_source(results)
-        delays, ahead_max = self._plan.delays_us, self._settings.max_ahead_us
-        return plan.watermarks.advanced(seen, delays, ahead_max, plan.holding)
 
     def _remember(self, plan: EpochPlan) -> dict[str, tuple[TaskResult, ...]]:
         """What sources learn in this epoch, as runs of their memory in the driver's log."""

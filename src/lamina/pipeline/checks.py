@@ -5,7 +5,6 @@ Nothing is accepted that then silently produces no rows.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
@@ -16,7 +15,6 @@ from lamina.errors import BadPipeline
 from lamina.pipeline.aggregate_python import check_own_calls
 from lamina.pipeline.blocks import keeps_state
 from lamina.pipeline.distinct_checks import check_distinct
-from lamina.pipeline.epoch_times import check_epoch_times
 from lamina.pipeline.expressions import Words
 from lamina.pipeline.join_checks import check_join
 from lamina.pipeline.keys import Names, read_keys
@@ -38,6 +36,7 @@ from lamina.pipeline.python_checks import NO_WATERMARK, check_python
 from lamina.pipeline.rank_checks import check_overs, check_ranked
 from lamina.pipeline.select import Select, read_select
 from lamina.pipeline.shapes import Shape, check_key_types
+from lamina.pipeline.source_checks import check_source
 from lamina.pipeline.tokens import bad_at, did_you_mean
 from lamina.pipeline.updates import (
     ADVICE,
@@ -47,11 +46,6 @@ from lamina.pipeline.updates import (
     kept_columns,
 )
 from lamina.pipeline.windows import arguments, check_emit
-
-_PADDED = re.compile(r"(?i)\b(var)?char\s*\(")
-RESERVED = "_lamina"
-"""How names of columns that are not the user's begin."""
-_EVENT_TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ")
 
 
 def check_pipeline(
@@ -63,8 +57,7 @@ def check_pipeline(
     """
     checks = _Checks(pipeline, file, changing)
     for source in pipeline.sources.values():
-        checks.column_types(source)
-        checks.source(source)
+        check_source(source, checks.bad)
     for sink in pipeline.sinks.values():
         checks.sink(sink)
     checks.paths()
@@ -113,42 +106,18 @@ class _Checks:
 
     # sources and sinks
 
-    def column_types(self, source: DeclaredSource) -> None:
-        for column in source.columns:
-            if _PADDED.search(column.type):
-                message = f"{column.name!r} of {source.name!r} is {column.type}"
-                advice = "Spark has CHAR and VARCHAR in tables only; write STRING"
-                raise self._bad(message, source, advice)
-
-    def source(self, source: DeclaredSource) -> None:
-        for column in source.columns:
-            if column.name.lower().startswith(RESERVED):
-                message = f"the column {column.name!r} of {source.name!r} is reserved for Lamina"
-                raise self._bad(message, source, "Give it another one")
-        check_epoch_times(source, self._bad)
-        if source.watermark is None:
-            return
-        name = source.watermark.column
-        kind = next(column.type for column in source.columns if column.name == name)
-        if kind.split()[0].upper() not in _EVENT_TIMES:
-            raise self._bad(
-                f"the watermark column {name!r} of {source.name!r} is {kind}",
-                source,
-                "Event times are of type TIMESTAMP",
-            )
-
     def sink(self, sink: DeclaredSink) -> None:
         name = self._inputs.get(sink.stream.lower())
         if name in self._pipeline.streams:
             return
         if name is not None:
-            raise self._bad(
+            raise self.bad(
                 f"the sink {sink.name!r} reads the source {name!r}",
                 sink,
                 f"Put a stream between them that takes all columns of {name}",
             )
         advice = did_you_mean(sink.stream, self._pipeline.streams)
-        raise self._bad(f"there is no stream {sink.stream!r} to write", sink, advice)
+        raise self.bad(f"there is no stream {sink.stream!r} to write", sink, advice)
 
     def paths(self) -> None:
         taken: dict[str, DeclaredSink] = {}
@@ -159,7 +128,7 @@ class _Checks:
                 other = taken.setdefault(normpath(option.value), sink)
                 if other is not sink:
                     message = f"the sinks {other.name!r} and {sink.name!r} have the same path"
-                    raise self._bad(message, sink, "Give each sink a path of its own")
+                    raise self.bad(message, sink, "Give each sink a path of its own")
 
     # streams, as a graph
 
@@ -245,7 +214,7 @@ class _Checks:
             check_join(stream, changing or updating, self._sources_named, self._file)
             return
         if stream.python is not None:
-            check_python(stream, updating, changing, self._sources_of(stream.name), self._bad)
+            check_python(stream, updating, changing, self._sources_of(stream.name), self.bad)
         if changing is not None and shape.is_aggregate:
             check_over_changes(shape, changing)
         if not shape.is_aggregate:
@@ -389,7 +358,7 @@ class _Checks:
             read.update(self.inputs(name))
         for stream in self._pipeline.streams.values():
             if stream.name not in read:
-                raise self._bad(
+                raise self.bad(
                     f"nothing reads the stream {stream.name!r}",
                     stream,
                     f"Write CREATE SINK ... FROM {stream.name}, or leave it out",
@@ -397,9 +366,9 @@ class _Checks:
         for source in self._pipeline.sources.values():
             if source.name not in read:
                 message = f"nothing reads the source {source.name!r}"
-                raise self._bad(message, source, "Leave it out, or read it in a stream")
+                raise self.bad(message, source, "Leave it out, or read it in a stream")
 
-    def _bad(
+    def bad(
         self, message: str, at: DeclaredSource | Stream | DeclaredSink, advice: str
     ) -> BadPipeline:
         return bad_at(message, self._file, at.place, advice)

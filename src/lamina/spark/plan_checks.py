@@ -33,10 +33,10 @@ from pyspark.sql.types import (
 
 from lamina.engine.ports import CHANGE
 from lamina.errors import BadPipeline
-from lamina.pipeline.checks import RESERVED
 from lamina.pipeline.expressions import sign
 from lamina.pipeline.key_types import COLLATED, MAPS, VARIANTS, YEARS
 from lamina.pipeline.select import Select
+from lamina.pipeline.source_checks import RESERVED
 from lamina.pipeline.tokens import Word
 from lamina.spark.internals import AnalysedPlan
 

@@ -20,9 +20,9 @@ from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 from lamina.connectors.file_frames import ddl
 from lamina.engine.code import find_code, folder_of, line_of_error
 from lamina.errors import Refused
-from lamina.pipeline.checks import RESERVED
 from lamina.pipeline.model import Column, DeclaredFunction, Pipeline
 from lamina.pipeline.select import quoted
+from lamina.pipeline.source_checks import RESERVED
 from lamina.pipeline.tokens import bad_at
 from lamina.spark.internals import arrow_schema, is_built_in
 from lamina.spark.sending import Sent

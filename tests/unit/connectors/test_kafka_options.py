@@ -12,7 +12,7 @@ from lamina.connectors.jars import FOLDER, JARS, PACKAGES, coordinates, plan_jar
 from lamina.connectors.kafka.security import driver_settings
 from lamina.connectors.opening import check_source, jars_of
 from lamina.errors import BadPipeline, UsageError
-from lamina.pipeline.model import DeclaredSource
+from lamina.pipeline.model import DeclaredSource, Watermark
 from lamina.pipeline.statements import parse_pipeline
 
 BASE = {"kafka.bootstrap.servers": "b:9092", "subscribe": "t"}
@@ -105,6 +105,17 @@ def test_other_kinds_have_no_metadata(tmp_path: Path) -> None:
     wrong = source({"path": "in"}, "a STRING METADATA FROM 'key'", kind="json")
     with pytest.raises(BadPipeline, match="no metadata"):
         check_source(wrong, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["kafka", "json"])
+def test_the_time_of_the_epoch_is_not_the_sources_to_know(kind: str, tmp_path: Path) -> None:
+    """Nor is a watermark on it: no part of a source could hold it back."""
+    options = BASE if kind == "kafka" else {"path": "in"}
+    declared = source(options, "a BIGINT, p TIMESTAMP METADATA FROM 'EPOCH_TIME'", kind=kind)
+    for mark, kept in ((Watermark("p", 0), None), (Watermark("a", 5), Watermark("a", 5))):
+        found = check_source(replace(declared, watermark=mark), tmp_path).source
+        assert [column.name for column in found.columns] == ["a"]
+        assert found.watermark == kept
 
 
 def test_metadata_is_part_of_what_a_source_is() -> None:

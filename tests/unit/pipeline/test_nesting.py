@@ -98,6 +98,7 @@ def test_a_window_over_the_time_of_the_epoch_is_refused(query: str) -> None:
         )
     assert "a window over the time at which an epoch runs" in caught.value.message
     assert "METADATA FROM 'timestamp'" in caught.value.advice
+    assert "METADATA FROM 'epoch_time'" in caught.value.advice
 
 
 def test_windows_that_cumulate_are_over_whole_steps() -> None:
