@@ -1,7 +1,7 @@
 """Killed with SIGKILL at six places of an epoch, on Spark: what comes out is what a batch gives.
 
 One home lives through all of them: each start is the recovery of the last kill and the victim of
-the next.
+the next, and some have another number of partitions: 2, then 8, then 4.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tests.spark.victims import Nursery, wait_until_gone
 pytest.importorskip("pyspark", reason="pyspark is not installed: lamina[spark]")
 
 FILES = 8
-PLACES = (  # where, and the n-th time; whether the epoch that it happens in counts
-    ("after bars", 2, False),  # the state of one stream is in the log, nothing is decided
-    ("before COMMIT", 2, False),
-    ("after COMMIT", 1, True),
-    ("rename to out/best/epoch-", 1, True),  # two sinks have the epoch, the others not
-    ("before note", 1, True),  # there is a checkpoint, and the log does not know
-    ("dropped driver", 1, True),  # half of what nobody needs is gone
+PLACES = (  # where, and the n-th time; whether the epoch that it happens in counts; partitions
+    ("after bars", 2, False, 2),  # the state of one stream is in the log, nothing is decided
+    ("before COMMIT", 2, False, 2),
+    ("after COMMIT", 1, True, 8),
+    ("rename to out/best/epoch-", 1, True, 8),  # two sinks have the epoch, the others not
+    ("before note", 1, True, 4),  # there is a checkpoint, and the log does not know
+    ("dropped driver", 1, True, 4),  # half of what nobody needs is gone
 )
 
 
@@ -34,14 +34,15 @@ def truth(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Truth:
     return Project(tmp_path_factory.mktemp("truth"), FILES).write().truth(spark)
 
 
-def test_killed_at_six_places_it_loses_and_doubles_nothing(
+def test_killed_at_six_places_and_rescaled_it_loses_and_doubles_nothing(
     processes: Nursery, truth: Truth, tmp_path: Path
 ) -> None:
     project = Project(tmp_path, FILES).write()
+    assert set(range(3, FILES)) <= set(truth.epochs["bars"]), "windows are open at each of them"
     stands_at, jvms, spare = 0, [], processes.child()
-    for place, nth, counts in PLACES:
+    for place, nth, counts, partitions in PLACES:
         child, spare = spare, processes.child()  # its Spark starts while this one runs
-        child.tell(project.asked(bomb=[place, nth, signal.SIGKILL]))
+        child.tell(project.asked(partitions=partitions, bomb=[place, nth, signal.SIGKILL]))
         assert child.until("recovered", "error")["epoch"] == stands_at
         jvms.append(child.jvm)
         said = list(child.events())
