@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from lamina.engine.code import find_code
-from lamina.engine.user_aggregates import aggregate_of
 from lamina.pipeline.model import Pipeline
 from lamina.pipeline.tokens import bad_at
 
@@ -16,6 +15,9 @@ def check_code(pipeline: Pipeline, *, file: str) -> None:
     """BadPipeline at the first function or aggregate of a pipeline that cannot work."""
     for function in pipeline.functions.values():
         if function.is_aggregate:
+            # With Arrow and numpy, which a pipeline without aggregates need not wait for here.
+            from lamina.engine.user_aggregates import aggregate_of  # noqa: PLC0415
+
             aggregate_of(function, file=file)
             continue
         what = f"the function {function.name!r}"
