@@ -17,27 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lamina.connectors.kinds import DeclaredOption, Given, OptionType, SinkContext
+from lamina.connectors.keyed_options import KEYS, ORDER_BY
+from lamina.connectors.kinds import Given, SinkContext
 from lamina.connectors.options import bad_option
 from lamina.engine.ports import CHANGE, NEW, Change, Output
 from lamina.errors import Refused
-
-MODE = DeclaredOption(
-    "mode",
-    "`append`: every row is added; `upsert`: a row replaces the one with the same keys. By "
-    "default, what the stream does",
-    choices=("append", "upsert"),
-)
-KEYS = DeclaredOption(
-    "keys",
-    "Columns that tell rows apart, for `upsert`; by default, the keys of the stream",
-    OptionType.COLUMNS,
-)
-ORDER_BY = DeclaredOption(
-    "order_by",
-    "Column that says which row counts if an epoch has several with the same keys: the one with "
-    "the greatest value. Needed if the stream is not grouped by `keys`",
-)
 
 
 class WriteMode(Enum):

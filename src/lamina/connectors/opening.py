@@ -16,7 +16,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, TextIO
 
 from lamina.connectors.folder import is_passed_over
-from lamina.connectors.keyed import KEYS
+from lamina.connectors.keyed_options import KEYS
 from lamina.connectors.kinds import (
     BAD_ROWS_PATH,
     Given,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lamina.connectors.keyed import KEYS, MODE, ORDER_BY
+from lamina.connectors.keyed_options import KEYS, MODE, ORDER_BY
 from lamina.connectors.kinds import DeclaredOption, Extra, Given, OptionType, SinkContext, SinkKind
 from lamina.connectors.options import bad_option
 from lamina.connectors.store_options import STORE_OPTIONS, check_store_options

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lamina.connectors.keyed import KEYS, MODE, ORDER_BY, writing_of
+from lamina.connectors.keyed import writing_of
+from lamina.connectors.keyed_options import KEYS, MODE, ORDER_BY
 from lamina.connectors.kinds import DeclaredOption, Extra, Given, OptionType, SinkContext, SinkKind
 from lamina.connectors.options import bad_option, check_secret, option_of
 from lamina.engine.ports import Sink

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lamina.connectors.keyed import KEYS, MODE, ORDER_BY
+from lamina.connectors.keyed_options import KEYS, MODE, ORDER_BY
 from lamina.connectors.kinds import (
     DeclaredOption,
     Extra,

@@ -6,7 +6,7 @@ import hashlib
 import re
 from typing import TYPE_CHECKING
 
-from lamina.connectors.keyed import KEYS
+from lamina.connectors.keyed_options import KEYS
 from lamina.connectors.kinds import (
     DeclaredOption,
     OptionType,
