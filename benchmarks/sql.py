@@ -32,6 +32,7 @@ from sql_nexmark import Sizes, correct, speeds
 from sql_python import SCALES as PYTHON_SCALES
 from sql_python import Sizes as PythonSizes
 from sql_python import python_step_vs_tws
+from sql_sessions import session_vs_native
 
 from lamina.pipeline import order, parse_pipeline
 from lamina.spark.compiling import compile_pipeline
@@ -110,6 +111,7 @@ def measured(scale: Scale, folder: Path) -> Iterator[Number]:
             yield from speeds(spark, folder / "nexmark", scale.nexmark)
             yield from _growth(spark, scale, folder / "top")
             yield from distinct_vs_native(spark, folder / "distinct", scale.distinct)
+            yield from session_vs_native(spark, folder / "sessions", scale.distinct)
             yield from python_step_vs_tws(spark, folder / "python", scale.python)
 
 

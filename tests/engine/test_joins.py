@@ -19,6 +19,7 @@ from lamina.engine.joins import Join
 from lamina.engine.model import OperatorPlan
 from lamina.engine.ports import Limits
 from lamina.engine.timers import timers_name, with_timers
+from lamina.errors import StateChanged
 from lamina.pipeline.model import Emit, JoinKind
 from tests.engine.pipelines import (
     DELAY,
@@ -42,6 +43,7 @@ SIDES = [
 ]
 KEYS, VALUES, ROWS = columns_of_state([pa.field("k0", pa.string())], SIDES)
 OUTPUT = pa.schema(SIDES)
+COLUMNS = tuple(OUTPUT.names)
 PLACES = ("before append", "after append", "after stage", "before COMMIT", "after COMMIT")
 Pair = tuple[int | None, int | None]
 
@@ -196,7 +198,7 @@ DRAWN = st.builds(
 def test_every_join_has_the_rows_of_a_plain_model(
     kind: JoinKind, drawn: Drawn, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    step = Join(kind, drawn.low * SECOND, (drawn.low + drawn.length) * SECOND, 2)
+    step = Join(kind, drawn.low * SECOND, (drawn.low + drawn.length) * SECOND, COLUMNS, 2)
     data = (random_rows(drawn.seed, 140, drawn.keys), random_rows(drawn.seed + 1, 140, drawn.keys))
     world = world_of(tmp_path_factory.mktemp("join"), step, data, limit=drawn.limit)
     world.finish(partitions=drawn.partitions)
@@ -208,7 +210,7 @@ def test_every_join_has_the_rows_of_a_plain_model(
 def test_killed_and_rescaled_no_row_is_lost_or_comes_twice(
     kind: JoinKind, place: str, tmp_path: Path
 ) -> None:
-    step = Join(kind, -20 * SECOND, 40 * SECOND, 2)
+    step = Join(kind, -20 * SECOND, 40 * SECOND, COLUMNS, 2)
     data = (random_rows(7, 300, 9), random_rows(8, 300, 9))
     world = world_of(tmp_path, step, data, limit=15)
     for nth, partitions in ((2, 2), (3, 8), (4, 4), (5, 1), (2, 16)):
@@ -222,7 +224,7 @@ def test_killed_and_rescaled_no_row_is_lost_or_comes_twice(
 
 
 def test_nothing_is_kept_of_a_join_that_is_drained(tmp_path: Path) -> None:
-    step = Join(JoinKind.FULL, 0, 60 * SECOND, 2)
+    step = Join(JoinKind.FULL, 0, 60 * SECOND, COLUMNS, 2)
     data = (random_rows(3, 100, 5), random_rows(4, 100, 5))
     world = world_of(tmp_path, step, data, limit=20)
     engine = world.open()
@@ -236,7 +238,7 @@ def test_nothing_is_kept_of_a_join_that_is_drained(tmp_path: Path) -> None:
 
 def test_rows_are_kept_only_while_a_partner_can_come(tmp_path: Path) -> None:
     """A right row is of no use once the watermark has passed it; a left one for a minute more."""
-    step = Join(JoinKind.INNER, 0, 60 * SECOND, 2)
+    step = Join(JoinKind.INNER, 0, 60 * SECOND, COLUMNS, 2)
     rows: list[Row] = [("k", i, 10 * MINUTE + i * SECOND) for i in range(400)]
     world = world_of(tmp_path, step, (rows, rows), limit=10)
     world.settings = replace(world.settings, drain=False)
@@ -253,7 +255,7 @@ def test_a_key_with_many_rows_comes_out_in_batches_of_a_bounded_size(
 ) -> None:
     monkeypatch.setattr("lamina.engine.joining.PAIRS_MAX", 100)
     sizes: list[int] = []
-    step = Join(JoinKind.INNER, -MINUTE, MINUTE, 2)
+    step = Join(JoinKind.INNER, -MINUTE, MINUTE, COLUMNS, 2)
     rows: list[Row] = [("k", i, 10 * MINUTE + i) for i in range(60)]
     world = world_of(tmp_path, step, (rows, rows), limit=60)
 
@@ -265,3 +267,19 @@ def test_a_key_with_many_rows_comes_out_in_batches_of_a_bounded_size(
     world.finish(partitions=1)
     assert sum(sizes) == 3600
     assert max(sizes) == 100
+
+
+def test_rows_that_were_kept_without_a_column_are_not_joined_as_if_they_had_it(
+    tmp_path: Path,
+) -> None:
+    """A SELECT that mentions one more column asks whether the state still means the same."""
+    step = Join(JoinKind.INNER, 0, MINUTE, COLUMNS, 2)
+    data = (random_rows(3, 60, 5), random_rows(4, 60, 5))
+    world = world_of(tmp_path, step, data, limit=20)
+    engine = world.open()
+    run_out(engine, epochs=1)
+    engine.close()
+    more = replace(step, columns=(*COLUMNS, "r2"))
+    world.plan = world_of(tmp_path, more, data, limit=20).plan
+    with pytest.raises(StateChanged, match="has changed since its state was computed"):
+        world.open()

@@ -46,11 +46,13 @@ QUERIES = {
     "stars": "SELECT * FROM (SELECT id, ts FROM o) a JOIN (SELECT order_id, ts AS paid FROM p) b "
     "ON a.id = b.order_id AND b.paid BETWEEN a.ts AND a.ts + INTERVAL 2 MINUTES",
     "equal": "SELECT a.at, a.n, b.n AS m FROM "
-    "(SELECT window.end AS at, state, count(*) AS n FROM o "
-    "GROUP BY window(ts, '10 minutes'), state) a "
+    "(SELECT at, state, n FROM (SELECT window.end AS at, state, count(*) AS n FROM o "
+    "GROUP BY window(ts, '10 minutes'), state) WHERE n > 0) a "
     "FULL JOIN (SELECT window.end AS at, kind, count(*) AS n FROM p "
     "GROUP BY window(ts, '10 minutes'), kind) b ON a.at = b.at AND a.state = b.kind",
-    "using_": f"SELECT o.ratio AS r, o.id, p.kind FROM o JOIN p USING (ratio) WHERE {WITHIN}",
+    "using_": f"SELECT ratio, o.id, p.kind FROM o JOIN p USING (ratio) WHERE {WITHIN}",
+    "using_all": "SELECT state, a.id, b.n FROM (SELECT id, state, ts FROM o) a FULL JOIN "
+    "(SELECT kind AS state, order_id AS n, ts FROM p) b USING (state, ts)",
 }
 EMITS = {"groups": "EMIT ON UPDATE", "windows": "EMIT ON WINDOW CLOSE"}
 

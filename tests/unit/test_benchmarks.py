@@ -64,11 +64,10 @@ KEYS = {
         "small_epoch_kafka_ratio",
     },
     "sql": {"nexmark_correct", "nexmark_vs_native", "topn_growth", "compile_ms"},
+    "joins": {"interval_vs_native", "left_vs_native", "join_growth"},
 }
-NEEDS = {"engine": "pyspark", "cold": "pyspark", "connectors": "pyspark", "sql": "pyspark"}
-LONG = (
-    () if os.environ.get("LAMINA_BENCHMARKS") == "all" else ("engine", "cold", "connectors", "sql")
-)
+NEEDS = dict.fromkeys(("engine", "cold", "connectors", "sql", "joins"), "pyspark")
+LONG = () if os.environ.get("LAMINA_BENCHMARKS") == "all" else tuple(NEEDS)
 EXACT = {"list_requests_growth": 1.0, "commit_fdatasyncs": 1.0}
 
 

@@ -28,14 +28,17 @@ class Join:
     kind: JoinKind
     low: int
     high: int
-    left: int  # so many columns of the output are of the left side: the first
+    columns: tuple[str, ...]  # of both sides: they are kept, and come out
+    left: int  # so many of them are of the left side: the first
 
     @property
     def merges(self) -> tuple[Merge, ...]:
         return ()
 
     def definition(self, of: str | None) -> str | None:
-        return sha256_hex(encode([of, "join", self.kind.value, self.low, self.high]))
+        """Rows that were kept without a column do not have it: other columns are another state."""
+        join = [self.kind.value, self.low, self.high, list(self.columns)]
+        return sha256_hex(encode([of, "join", *join]))
 
     @property
     def delay_us(self) -> int:

@@ -160,7 +160,7 @@ class _Compiler:
             lateness_us,
             made if is_inlined else None,
             max(each.delay_us for each in inputs),
-            ends_of(made),
+            ends_of(select, made, inputs),
         )
 
     def _add(

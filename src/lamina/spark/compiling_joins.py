@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -127,7 +127,7 @@ class _Joining:
         kept = [self._kept(each) for each in self.inputs[LEFT].relations]
         others = [self._kept(each) for each in self.inputs[RIGHT].relations]
         shown = (*kept, *(others if self.of.kind.has_pairs else ()))
-        seen = seen_by_readers(shown)
+        seen = seen_by_readers(shown, dict(self._plain(kept, others)))
         with self._view(LEFT) as left, self._view(RIGHT) as right:
             plan = self._plan(condition, (kept, others), seen, (left, right))
             rows = self.spark.sql(plan.sql(left, right))
@@ -136,7 +136,7 @@ class _Joining:
         every = StructType([nullable(field) for field in rows.schema])
         arrow = arrow_schema(empty_frame(self.spark, every))
         lefts = sum(1 for name, _ in plan.sides[LEFT].columns if name in plan.columns)
-        step = Join(self.of.kind, low, high, lefts)
+        step = Join(self.of.kind, low, high, plan.columns, lefts)
         stream = SparkStream(
             self.stream.name,
             Reading((*self.inputs[LEFT].reading.parts, *self.inputs[RIGHT].reading.parts)),
@@ -171,19 +171,28 @@ class _Joining:
             )
         keys = [*self._using(), *condition.keys]
         low, high, asked = condition.low, condition.high, condition.sides
+        times = conditions.times
         if of.where:
             where = read_script(of.where, self.file, of.where_place)
             more = Conditions(where, sides, conditions.times).read(where.words)
             low, high = condition.bounded(more.low, more.high)
             keys += more.keys
             asked = (asked[0] + more.sides[0], asked[1] + more.sides[1])
+        for left, right in self._using():
+            if self._is_time(LEFT, left) and self._is_time(RIGHT, right) and not any(times):
+                low, high = condition.bounded(0, 0)
+                times[:] = [left, right]
         if not keys:
             raise self._bad(
                 "a join without equal columns: every row would meet every other",
                 "Write ON x.key = y.key AND ...",
             )
-        times = (conditions.times[LEFT], conditions.times[RIGHT])
-        return Condition(tuple(keys), low, high, asked, condition.pairs, times)
+        chosen = (times[LEFT], times[RIGHT])
+        return Condition(tuple(keys), low, high, asked, condition.pairs, chosen)
+
+    def _is_time(self, side: int, text: str) -> bool:
+        relations = self.inputs[side].relations
+        return any(text == _column(r, time) for r in relations for time in r.times)
 
     def _using(self) -> list[tuple[str, str]]:
         found = []
@@ -195,9 +204,26 @@ class _Joining:
                     listed = [c for r in each.relations for c in r.columns]
                     message = f"USING ({column}): {len(having)} columns of that name on one side"
                     raise self._bad(message, did_you_mean(column, listed))
-                texts.append(f"{quoted(having[0].alias)}.{quoted(column)}")
+                texts.append(_column(having[0], column))
             found.append((texts[LEFT], texts[RIGHT]))
         return found
+
+    def _plain(
+        self, lefts: Sequence[Relation], rights: Sequence[Relation]
+    ) -> Iterator[tuple[str, str]]:
+        """Columns of USING without their table, in lower case.
+
+        A row without a left side has those of the right one.
+        """
+        for column in self.of.using:
+            left, right = (
+                next(quoted(flat(r.alias, c)) for r in side for c in r.columns if same(c, column))
+                for side in (lefts, rights)
+            )
+            kind = self.of.kind
+            is_left = not kind.judges_right
+            text = left if is_left else right if kind is JoinKind.RIGHT else ""
+            yield column.lower(), text or f"coalesce({left}, {right})"
 
     def _bounds(self, condition: Condition) -> tuple[int, int]:
         times = [
@@ -351,6 +377,15 @@ class _Joining:
     def _bad(self, message: str, advice: str) -> BadPipeline:
         place: Place = self.of.on_place
         return bad_at(message, self.file, place, advice)
+
+
+def _column(relation: Relation, name: str) -> str:
+    """A column with its table, in lower case, as conditions have it."""
+    return f"{quoted(relation.alias)}.{quoted(name.lower())}"
+
+
+def same(one: str, other: str) -> bool:
+    return one.lower() == other.lower()
 
 
 def _bytes(schema: pa.Schema) -> bytes:

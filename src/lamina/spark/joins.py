@@ -91,8 +91,8 @@ class JoinPlan:
         return f"SELECT {listed} FROM ({inner}) WHERE {where}"  # noqa: S608
 
 
-def seen_by_readers(relations: Sequence[Relation]) -> Stateless:
-    """A struct for each table, and columns that only one of them has."""
+def seen_by_readers(relations: Sequence[Relation], using: Mapping[str, str]) -> Stateless:
+    """A struct for each table, and columns that only one of them has, or that USING makes one."""
     names = [column.lower() for each in relations for column in each.columns]
     aliases = {each.alias.lower() for each in relations}
     listed = []
@@ -104,8 +104,11 @@ def seen_by_readers(relations: Sequence[Relation]) -> Stateless:
         listed += [
             f"{quoted(flat(each.alias, column))} AS {quoted(column)}"
             for column in each.columns
-            if names.count(column.lower()) == 1 and column.lower() not in aliases
+            if names.count(column.lower()) == 1
+            and column.lower() not in aliases
+            and column.lower() not in using
         ]
+    listed += [f"{text} AS {quoted(name)}" for name, text in using.items()]
     return Stateless(f"SELECT {', '.join(listed)} FROM ", "")  # noqa: S608  names in quotes
 
 

@@ -65,8 +65,11 @@ def _times_of_tables(select: Select, tables: Sequence[Relation]) -> Iterator[str
                 yield name
 
 
-def ends_of(made: SparkStream) -> frozenset[str]:
+def ends_of(select: Select, made: SparkStream, inputs: Sequence[Known]) -> frozenset[str]:
     """Columns that are the ends of windows, of a stream whose rows come when they close."""
+    if made.operator is None and len(inputs) == 1 and not select.is_python:
+        passed = _passed_on(select, made)
+        return frozenset(passed[name].lower() for name in inputs[0].ends if name in passed)
     if not isinstance(made.plan, Aggregation) or made.operator is None:
         return frozenset()
     closes = made.operator.emit is Emit.ON_WINDOW_CLOSE
