@@ -73,13 +73,13 @@ def has_joins(words: Words) -> bool:
     said = [word.upper if word.depth == words[0].depth else "" for word in words]
     start = next((i for i, word in enumerate(said) if word == "FROM"), len(said))
     end = next((i for i in range(start, len(said)) if said[i] in _ENDS), len(said))
-    return any(_opening(words[start + 1 : end], i) for i in range(end - start - 1))
+    return bool(_starts(words[start + 1 : end]))
 
 
 def read_joins(script: Script, words: Words) -> Joins | None:
     """The tables of FROM, if there are several."""
-    starts = [i for i in range(len(words)) if _opening(words, i)]
-    if not words or not starts:
+    starts = _starts(words)
+    if not starts:
         return None
     first = _table(script, words[: starts[0]], words[starts[0]])
     clauses = []
@@ -91,6 +91,17 @@ def read_joins(script: Script, words: Words) -> Joins | None:
             message = f"two tables of FROM are called {clause.table.alias!r}"
             raise script.bad(message, clause.table.word, "Give each a name with AS")
     return first, tuple(clauses)
+
+
+def _starts(words: Words) -> list[int]:
+    """Where the tables begin that follow the first one.
+
+    Behind a LATERAL VIEW there are none: a comma is one between its columns.
+    """
+    laterals = (i for i in range(len(words)) if starts_lateral(words, i))
+    end = next(laterals, len(words))
+    found = [i for i in range(end) if _opening(words, i)]
+    return found and [i for i in range(len(words)) if _opening(words, i)]
 
 
 def _opening(words: Words, index: int) -> tuple[str, ...]:

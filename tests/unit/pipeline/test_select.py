@@ -54,6 +54,7 @@ def select(text: str) -> Select:
         ("SELECT a FROM t JOIN u v w ON a = b", "'w' is not known after FROM u"),
         ("SELECT a FROM t STATE TTL INTERVAL 1 DAY", "STATE TTL without a join"),
         ("SELECT a FROM t JOIN u ON a = b LATERAL VIEW explode(c) e", "LATERAL beside a join"),
+        ("SELECT a FROM t LATERAL VIEW explode(c) e AS x JOIN u ON a = b", "the names of columns"),
         (
             "SELECT a FROM t LATERAL VIEW explode(b) AS c",
             "a name follows the function of LATERAL VIEW",
