@@ -10,7 +10,7 @@ from random import Random
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from lamina.engine.engine import Engine, EnginePlan, EngineSettings, StreamPlan
@@ -194,7 +194,7 @@ DRAWN = st.builds(
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(drawn=DRAWN)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 def test_every_join_has_the_rows_of_a_plain_model(
     kind: JoinKind, drawn: Drawn, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -221,6 +221,17 @@ def test_killed_and_rescaled_no_row_is_lost_or_comes_twice(
         kill(engine)
     world.finish(partitions=2)
     assert got(world) == Model(step, 15).expected(data)
+
+
+def test_a_partner_at_the_watermark_still_comes(tmp_path: Path) -> None:
+    """The watermark stands at the end of the bounds for two epochs; then the partner comes."""
+    step = Join(JoinKind.LEFT, 0, MINUTE, COLUMNS, 2)
+    begin, end = 10 * MINUTE, 11 * MINUTE
+    left: list[Row] = [("k", 0, begin), ("y", 1, end + DELAY), ("y", 2, end), ("y", 3, end)]
+    right: list[Row] = [("x", 0, begin), ("x", 1, end + DELAY), ("x", 2, end), ("k", 3, end)]
+    world = world_of(tmp_path, step, (left, right), limit=1)
+    world.finish()
+    assert got(world) == Counter([(0, 3), (1, None), (2, None), (3, None)])
 
 
 def test_nothing_is_kept_of_a_join_that_is_drained(tmp_path: Path) -> None:
