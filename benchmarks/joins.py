@@ -29,7 +29,7 @@ COLUMNS = "id BIGINT, v BIGINT, is_right BOOLEAN, ts TIMESTAMP"
 MILLISECOND_US = 1_000
 START_US = 1_700_000_000_000_000
 KEPT, BACK = 10, 5
-"""Epochs: for so long rows are kept; so far back is the left row of a right one, at most."""
+"""In epochs: how long rows are kept, and how far back the left row of a right one is at most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ class _Query:
             before = (*before, *clause.words)
             of = join_of(select, clause, left, select.reads[number + 1])
             cut = self._cut(script, name, before, scope)
-            yield replace(cut, join=of, scope=(), place=cut.place)
+            yield replace(cut, join=of, scope=(), variables=block.variables)
             left = name
         yield replace(block, select=text_over_join(select), joined=left)
 

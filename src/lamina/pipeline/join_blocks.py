@@ -15,7 +15,10 @@ def join_of(select: Select, clause: JoinClause, left: str, right: str) -> JoinOf
     script = select.script
     assert select.first is not None
     is_first = clause is select.joins[0]
-    where = select.where if clause.kind is JoinKind.INNER else ()
+    later = select.joins[select.joins.index(clause) + 1 :]
+    # A row that WHERE leaves out may be the partner of one that comes out without it: not sooner.
+    has_where = clause.kind is JoinKind.INNER and not any(each.kind.judges_right for each in later)
+    where = select.where if has_where else ()
     return JoinOf(
         clause.kind,
         left,

@@ -20,7 +20,7 @@ from lamina.pipeline.intervals import delay_us, micros
 from lamina.pipeline.select import quoted
 from lamina.pipeline.tokens import Script, Word
 
-LEFT, RIGHT = 0, 1
+LEFT, RIGHT, OTHER = 0, 1, 2
 _COMPARISONS = {"=": "=", "==": "=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _OTHERS = ("OR", "NOT", "IS", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "<>", "!=", "<=>", "!")
@@ -72,6 +72,8 @@ class Conditions:
     sides: tuple[Sequence[Relation], Sequence[Relation]]
     times: list[str] = field(default_factory=lambda: ["", ""])
     """The event time of each side that bounds are of: the first that one is of."""
+    is_of_more: bool = False
+    """A WHERE may name tables that are joined later: what it says of them is not for this join."""
 
     def read(self, words: Words) -> Condition:
         """All parts of a condition that AND puts together."""
@@ -87,7 +89,7 @@ class Conditions:
                 continue
             at = self._sides(part)
             text = self.script.slice(part)
-            if len(at) == 1:
+            if len(at) == 1 and OTHER not in at:
                 texts[at.pop()].append(text)
             else:
                 pairs.append(text)
@@ -145,7 +147,9 @@ class Conditions:
         having = [(side, each) for side, each in every if each.has(name)]
         if len(having) > 1:
             raise self.ambiguous(word, [each for _, each in having])
-        return having[0][0] if having else None
+        if having:
+            return having[0][0]
+        return OTHER if self.is_of_more else None
 
     def ambiguous(self, word: Word, having: Sequence[Relation]) -> BadPipeline:
         listed = " and ".join(f"{each.alias}.{word.text}" for each in having)

@@ -174,7 +174,7 @@ class _Joining:
         times = conditions.times
         if of.where:
             where = read_script(of.where, self.file, of.where_place)
-            more = Conditions(where, sides, conditions.times).read(where.words)
+            more = Conditions(where, sides, conditions.times, is_of_more=True).read(where.words)
             low, high = condition.bounded(more.low, more.high)
             keys += more.keys
             asked = (asked[0] + more.sides[0], asked[1] + more.sides[1])

@@ -70,3 +70,10 @@ def test_equal_times_are_a_key_too() -> None:
 def test_a_column_of_both_sides_is_ambiguous() -> None:
     with pytest.raises(BadPipeline, match=r"'total' is ambiguous: there are o.total and p.total"):
         read("o.id = p.order_id AND total > 3")
+
+
+def test_a_where_about_a_table_that_is_joined_later_is_not_for_this_join() -> None:
+    script = read_script("o.state = 'paid' AND q.x = o.id AND later > o.total AND q.y = 1", "f")
+    found = Conditions(script, ([ORDERS], [PAYMENTS]), is_of_more=True).read(script.words)
+    assert found.sides == (("o.state = 'paid'",), ())
+    assert found.keys == ()
