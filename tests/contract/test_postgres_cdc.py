@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lamina.connectors.changes import source as skeleton
+from lamina.connectors.changes.journal import Versions
 from lamina.connectors.opening import open_source
 from lamina.connectors.postgres_cdc import source as source_module
-from lamina.connectors.postgres_cdc.journal import Versions
 from lamina.connectors.postgres_cdc.lsn import lsn_of
 from lamina.engine.model import Offset
 from lamina.engine.ports import CHANGE, Limits
@@ -234,7 +235,7 @@ def test_a_log_without_changes_of_the_table_is_let_go(
 
 
 def test_a_transaction_larger_than_memory(rig: CdcRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_module, "MEMORY_BYTES", 100_000)
+    monkeypatch.setattr(skeleton, "MEMORY_BYTES", 100_000)
     files: list[int] = []
     spill = Versions._spill
     monkeypatch.setattr(Versions, "_spill", lambda self: (files.append(1), spill(self))[-1])

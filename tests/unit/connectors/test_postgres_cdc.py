@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lamina.connectors.changes.folding import IS_NEW, SEQUENCE, fold
+from lamina.connectors.changes.journal import JournalWriter, Versions
 from lamina.connectors.kinds import SourceContext
 from lamina.connectors.opening import changing_sources, check_source
 from lamina.connectors.postgres_cdc.decoding import Decoder
-from lamina.connectors.postgres_cdc.folding import IS_NEW, SEQUENCE, fold
-from lamina.connectors.postgres_cdc.journal import JournalWriter, Versions
 from lamina.connectors.postgres_cdc.kind import slot_of
 from lamina.connectors.postgres_cdc.lsn import SeenTransactions, lsn_of, lsn_text
 from lamina.connectors.postgres_cdc.table import ReadTable, _server_problems

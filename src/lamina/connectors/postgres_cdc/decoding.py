@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lamina.connectors.postgres_cdc.folding import IS_NEW, SEQUENCE
+from lamina.connectors.changes.folding import IS_NEW, SEQUENCE
 from lamina.connectors.postgres_cdc.lsn import SeenTransactions, lsn_text
 from lamina.connectors.postgres_cdc.messages import (
     NEW,

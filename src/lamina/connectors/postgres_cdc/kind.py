@@ -6,6 +6,7 @@ import hashlib
 import re
 from typing import TYPE_CHECKING
 
+from lamina.connectors.changes.checks import check_changes, check_types
 from lamina.connectors.keyed_options import KEYS
 from lamina.connectors.kinds import (
     DeclaredOption,
@@ -34,7 +35,6 @@ _SHARED = (
     "lock_timeout",
 )
 _SLOT = re.compile(r"[a-z0-9_]{1,63}")
-_FLOATS = ("float", "real", "double")
 
 
 def slot_of(context: SourceContext) -> str:
@@ -57,32 +57,14 @@ def _open(context: SourceContext) -> SparkSource:
 
 def _check(context: SourceContext) -> None:
     """BadPipeline if the columns, keys or names cannot be what the user means."""
-    from lamina.connectors.postgres_cdc.values import arrow_type  # noqa: PLC0415  pyarrow is slow
-
     source, given = context.source, context.given
     check_names(source, given)
     slot = given.text("slot")
     if slot and not _SLOT.fullmatch(slot):
         advice = "At most 63 lower-case letters, digits and underscores"
         raise bad_option(source, f"has the slot {slot!r}", given.file, advice)
-    if source.watermark is not None:
-        message = "has a WATERMARK: a row of a table can change at any time, so none is complete"
-        advice = "Leave it out. GROUP BY date_trunc('hour', ts) needs none, with EMIT CHANGES"
-        raise bad_option(source, message, given.file, advice)
-    for column in source.columns:
-        if arrow_type(column.type) is None:
-            message = f"has the column {column.name!r} of type {column.type}"
-            advice = "Declare it STRING: then it is the text that PostgreSQL prints"
-            raise bad_option(source, message, given.file, advice)
-    declared = {column.name.lower(): column for column in source.columns}
-    for key in given.columns(KEYS.name):
-        if key.lower() not in declared:
-            message = f"has the key {key!r}, which is not one of its columns"
-            advice = f"Its columns: {', '.join(column.name for column in source.columns)}"
-            raise bad_option(source, message, given.file, advice)
-        if declared[key.lower()].type.lower().startswith(_FLOATS):
-            message = f"has the key {key!r}, a floating-point number: 0 and -0 would be one key"
-            raise bad_option(source, message, given.file, "Declare it STRING")
+    check_changes(context)
+    check_types(context, "PostgreSQL")
 
 
 POSTGRES_CDC = SourceKind(

@@ -7,22 +7,19 @@ COMMIT nothing of it must survive: PostgreSQL has it until the slot is advanced.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lamina.connectors.changes.journal import JournalWriter
+from lamina.connectors.changes.source import JournalSource
 from lamina.connectors.kinds import SourceContext
 from lamina.connectors.postgres.names import quoted
 from lamina.connectors.postgres.opening import server_of
 from lamina.connectors.postgres.session import Session
 from lamina.connectors.postgres_cdc.decoding import Decoder
-from lamina.connectors.postgres_cdc.journal import JournalWriter, Versions
 from lamina.connectors.postgres_cdc.kind import MAX_CHANGES, slot_of
 from lamina.connectors.postgres_cdc.lsn import Position, SeenTransactions, lsn_of, lsn_text
 from lamina.connectors.postgres_cdc.slot import Slots
@@ -34,19 +31,16 @@ from lamina.connectors.postgres_cdc.table import (
     types_of,
     types_text,
 )
-from lamina.connectors.postgres_cdc.values import ReadColumn, arrow_type
+from lamina.connectors.postgres_cdc.values import ReadColumn
 from lamina.engine.model import Offset, SourceRange
-from lamina.engine.ports import Limits, SourceMemory
-from lamina.errors import Refused, StoreUnavailable
+from lamina.engine.ports import Limits
+from lamina.errors import Refused
 from lamina.format.home_names import source_note_path
 from lamina.format.source_note import decode_made, encode_made
-from lamina.state.schema import StateSchema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-MEMORY_BYTES = 256 << 20
-"""Of the changes of an epoch; what is more goes to files until it is folded."""
 QUIET_BYTES = 16 << 20
 """Of log without a change of ours: an epoch without rows, so that the slot lets go of it."""
 # Their text is what the output function prints; of other types a cast may print something else.
@@ -56,11 +50,12 @@ _SAME_TEXT = {
 }
 
 
-class PostgresChanges:
+class PostgresChanges(JournalSource):
     """One table, by way of one replication slot."""
 
     def __init__(self, context: SourceContext) -> None:
-        self._context, given, source = context, context.given, context.source
+        super().__init__(context)
+        given, source = context.given, context.source
         self._wanted = Wanted(
             source=source.name,
             schema=given.text("schema") or "public",
@@ -70,12 +65,7 @@ class PostgresChanges:
             columns=source.columns,
             keys=given.columns("keys"),
         )
-        declared = {column.name.lower(): column.name for column in source.columns}
-        self._keys = [declared[key.lower()] for key in self._wanted.keys]
-        self._columns = [
-            ReadColumn(column.name, arrow_type(column.type)) for column in source.columns
-        ]
-        self._schema = pa.schema([(column.name, column.type) for column in self._columns])
+        self._columns = [ReadColumn(each.name, each.type) for each in self._schema]
         server = server_of(given)
         read_timeout_us = given.microseconds("read_timeout")
         if read_timeout_us is not None:
@@ -86,18 +76,6 @@ class PostgresChanges:
         )
         patience_s = server.statement_timeout_ms / 1000
         self._slots = Slots(self._session, self._wanted, patience_s=patience_s)
-        self._planned: SourceRange | None = None
-
-    @property
-    def name(self) -> str:
-        return self._context.source.name
-
-    @property
-    def memory(self) -> StateSchema | None:
-        return None
-
-    def initial(self) -> Offset:
-        return {}
 
     def probe(self, spark: SparkSession) -> None:
         """Whether the server answers, to us, and has the table as it is declared."""
@@ -107,52 +85,25 @@ class PostgresChanges:
         finally:
             self._session.close()
 
-    def plan(self, start: Offset, limits: Limits, memory: SourceMemory | None) -> SourceRange:
-        """The same range again, while it is not committed: the reader is behind it by now."""
-        del memory
-        if self._planned is not None and self._planned.start == start:
-            return self._planned
-        self._planned = None
-        was_reading = self._slots.is_reading
-        try:
-            planned = self._plan(start, limits)
-        except StoreUnavailable:
-            if not was_reading:
-                raise
-            planned = self._plan(start, limits)  # the connection was lost since the last epoch
-        if planned.start != planned.end:
-            self._planned = planned
-        return planned
-
-    def confirm(self, planned: SourceRange) -> None:
-        """What was read is in a file of this process."""
-        if planned.start != planned.end and not Path(planned.data.path).exists():
-            message = f"the file with the changes of {self.name!r} was deleted while it was read"
-            raise Refused(message, where=planned.data.path, advice="Start the pipeline again")
-
     def acknowledge(self, offset: Offset) -> None:
         """The slot moves to where the oldest kept checkpoint is; later, if it is not ours now."""
         at = Position.read(offset, self._where)
         if at is not None and at.slot == self._wanted.slot and self._slots.is_reading:
             self._slots.advance(at.lsn)
 
-    def frame(self, spark: SparkSession, planned: SourceRange) -> DataFrame:
-        from lamina.connectors.postgres_cdc.frames import changes_frame  # noqa: PLC0415  an extra
-
-        return changes_frame(spark, self._context.source, planned.data)
-
-    def close(self) -> None:
-        """Let go of the slot and of the files; a plan after that begins again."""
-        self._session.close()
-        self._planned = None
-        shutil.rmtree(self._folder, ignore_errors=True)
-
     # steps
+
+    @property
+    def _is_reading(self) -> bool:
+        return self._slots.is_reading
+
+    def _disconnect(self) -> None:
+        self._session.close()
 
     def _plan(self, start: Offset, limits: Limits) -> SourceRange:
         self._slots.claim()
         seen = self._look()
-        shutil.rmtree(self._folder, ignore_errors=True)  # of epochs that are over
+        self._forget_files()
         at = Position.read(start, self._where)
         if at is None:
             return self._snapshot(seen, start)
@@ -266,7 +217,7 @@ class PostgresChanges:
             types=types,
         )
         decoder = Decoder(table, self._columns, at.lsn, at.seen)
-        versions = Versions(self._folder / "large", self._keys, MEMORY_BYTES)
+        versions = self._versions()
 
         def take(batch: pa.RecordBatch) -> None:
             for each in decoder.versions(batch):
@@ -283,12 +234,3 @@ class PostgresChanges:
         still = at.seen if at.seen is not None and end < at.seen.until else None
         after = replace(at, lsn=end, columns=types_text(types), seen=still)
         return SourceRange(self.name, start, after.written(), journal.close())
-
-    def _journal(self, name: str) -> JournalWriter:
-        return JournalWriter(self._folder / f"{name}.parquet", self._schema)
-
-    @cached_property
-    def _folder(self) -> Path:
-        """For files of this process; in the home, where tasks on other machines see them."""
-        folder = self._context.scratch
-        return Path(mkdtemp(prefix="lamina-")) if folder is None else folder

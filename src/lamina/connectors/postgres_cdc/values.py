@@ -7,7 +7,6 @@ the sink (lamina.connectors.postgres.types). STRING takes everything, as Postgre
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,27 +16,6 @@ import pyarrow.compute as pc
 from lamina.connectors.postgres.target import TargetColumn
 from lamina.errors import Refused
 
-_DECIMAL = re.compile(r"(?:decimal|numeric|dec)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?")
-_ARROW = {
-    "boolean": pa.bool_(),
-    "tinyint": pa.int8(),
-    "byte": pa.int8(),
-    "smallint": pa.int16(),
-    "short": pa.int16(),
-    "int": pa.int32(),
-    "integer": pa.int32(),
-    "bigint": pa.int64(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "real": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ltz": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
 _TAKES = {
     pa.bool_(): {"bool"},
     pa.int16(): {"int2"},
@@ -65,16 +43,6 @@ _SUGGESTED = {
 }
 _NIBBLES = np.zeros(256, np.uint8)
 _NIBBLES[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
-
-
-def arrow_type(declared: str) -> pa.DataType | None:
-    """The Arrow type of a column's declaration; None of one that no column here can have."""
-    text = re.sub(r"\s+not\s+null\s*$", "", declared.strip().lower())
-    found = _DECIMAL.fullmatch(text)
-    if found:
-        precision, scale = int(found[1] or 10), int(found[2] or 0)
-        return pa.decimal128(precision, scale) if 0 < precision <= 38 >= scale else None
-    return _ARROW.get(text)
 
 
 def misfit(declared: str, kind: pa.DataType, column: TargetColumn) -> str:

@@ -1,7 +1,7 @@
 """The rows of one planned epoch in a file that tasks read; made again whenever it is needed.
 
-Nobody else has to keep it: until the slot is advanced PostgreSQL has the same changes, and a
-committed epoch is never read again (decision 0032). So nothing is synced here.
+Nobody else has to keep it: the database has the same changes for as long as they may be
+asked for, and a committed epoch is never read again (decision 0032). So nothing is synced here.
 
 A transaction may be larger than memory: what does not fit goes to files by the hash of its keys,
 and each of them is folded by itself.
@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lamina.connectors.postgres_cdc.folding import fold
+from lamina.connectors.changes.folding import fold
 from lamina.engine.ports import CHANGE, INSERT
 from lamina.os_errors import typed_errors
 from lamina.state.hashing import spark_xxhash64

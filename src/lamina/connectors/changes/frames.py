@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from lamina.connectors.changes.journal import Journal
 from lamina.connectors.file_frames import ddl, local
-from lamina.connectors.postgres_cdc.journal import Journal
 from lamina.engine.ports import CHANGE
 from lamina.pipeline.model import DeclaredSource
 
