@@ -14,7 +14,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from lamina.engine.engine import Engine, EnginePlan, EngineSettings, StreamPlan
-from lamina.engine.joining import columns_of_state
+from lamina.engine.join_rows import columns_of_state
 from lamina.engine.joins import Join
 from lamina.engine.model import OperatorPlan
 from lamina.engine.ports import Limits

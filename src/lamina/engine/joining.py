@@ -11,49 +11,36 @@ A kept row is never changed: its id is new. It goes by the floor, when the water
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
+from lamina.engine.join_rows import (
+    ID,
+    ID_BITS,
+    UNTIL,
+    JoinRows,
+    JoinUpdate,
+    filtered,
+    keys_of,
+    on_time,
+    rows_in,
+    with_kept,
+)
 from lamina.engine.joins import Join
 from lamina.engine.model import OperatorPlan, OperatorWork, TaskResult, TaskWork
-from lamina.engine.task_state import (
-    TIME,
-    append_run,
-    check_placement,
-    open_partition,
-    schema_of,
-)
+from lamina.engine.task_state import TIME, append_run, check_placement, open_partition, schema_of
 from lamina.engine.timers import OpenTimers
-from lamina.engine.typed import as_planned
 from lamina.pipeline.model import JoinKind
 from lamina.state.changes import changes, slots_of_keys
-from lamina.state.keys import canonical, normalise
 from lamina.state.partition import StatePartition
 from lamina.state.scanning import highest
-from lamina.state.schema import time_values
 from lamina.state.vnodes import Mask, Rows
-
-RIGHT, AT = "_right", "_at"
-"""Columns of the epoch's rows and of the state: which side a row is of, and its event time."""
-UNTIL, ID = "_until", "_id"
-"""Columns of the state, behind the join keys: when a row goes, and what tells it from others."""
 
 PAIRS_MAX = 1 << 16
 """Of a batch that comes out."""
-_ID_BITS = 26
-"""For the rows of one epoch; the epoch is in the others."""
-
-
-@dataclass(frozen=True, slots=True)
-class JoinUpdate:
-    """What a task did for a join, and the rows that come out: columns of both sides."""
-
-    result: TaskResult
-    rows: Iterable[pa.RecordBatch]
 
 
 def update_join(
@@ -66,15 +53,15 @@ def update_join(
     timers = OpenTimers.of(task, operator)
     judged_before = None if timers is None else timers.partition.floor
     floor = highest([work.floor, judged_before])
-    rows, rows_in = _rows_in(plan, batches)
-    keys = _keys(plan, rows)
+    rows = rows_in(plan, batches)
+    keys, came = keys_of(plan, rows), rows.num_rows
     check_placement(partition.within, slots_of_keys(keys))
-    on_time = _on_time(rows, highest([work.late_floor, partition.floor]))
-    late = rows_in - int(np.count_nonzero(on_time))
-    rows, keys = _filtered(rows, keys, on_time)
+    wanted = on_time(rows, highest([work.late_floor, partition.floor]))
+    late = came - int(np.count_nonzero(wanted))
+    rows, keys = filtered(rows, keys, wanted)
     fired = None if timers is None else timers.fired(floor)
-    joined = _joined(partition, step, rows, keys, fired)
-    ids = (work.epoch << _ID_BITS) + np.arange(joined.new)
+    joined = _Joined(*with_kept(partition, rows, keys, fired), rows.num_rows, step)
+    ids = (work.epoch << ID_BITS) + np.arange(joined.new)
     run = _kept(partition, joined, ids, floor)
     ranges = append_run(task, operator.name, run)
     due = joined.due(judged_before, floor)
@@ -87,7 +74,7 @@ def update_join(
         partition=task.partition,
         ranges=ranges,
         compacted=compacted,
-        rows_in=rows_in,
+        rows_in=came,
         late=late,
         keys=sum(each.rows for each in partition.runs) + run.num_rows,
     )
@@ -95,40 +82,10 @@ def update_join(
 
 
 @dataclass(frozen=True)
-class _Joined:
+class _Joined(JoinRows):
     """New rows and the kept rows of the same keys, one after the other."""
 
     step: Join
-    rows: pa.RecordBatch  # keys, RIGHT, AT and the columns of both sides
-    keys: list[pa.Array]
-    new: int  # as many of them are new: the first
-
-    @cached_property
-    def is_right(self) -> Mask:
-        return np.asarray(self.rows.column(RIGHT).to_numpy(zero_copy_only=False), np.bool_)
-
-    @cached_property
-    def at(self) -> Rows:
-        return time_values(self.rows.column(AT))
-
-    @cached_property
-    def is_new(self) -> Mask:
-        return np.arange(self.rows.num_rows) < self.new
-
-    @cached_property
-    def has_key(self) -> Mask:
-        """A null is equal to nothing; a row without a time is in no bounds."""
-        valid = [self.rows.column(AT).is_valid(), *(key.is_valid() for key in self.keys)]
-        masks = [np.asarray(each.to_numpy(zero_copy_only=False), np.bool_) for each in valid]
-        return np.asarray(np.logical_and.reduce(masks))
-
-    @cached_property
-    def codes(self) -> Rows:
-        """A number for each key."""
-        (only, *more) = self.keys
-        names = only if not more and not pa.types.is_nested(only.type) else canonical(self.keys)
-        codes = names.dictionary_encode(null_encoding="encode").indices
-        return np.asarray(codes.to_numpy(zero_copy_only=False), np.int64)
 
     def due(self, since: int | None, floor: int | None) -> Mask:
         """Rows that are judged now: no partner can come any more, and it could until now."""
@@ -145,13 +102,7 @@ class _Joined:
         waits = self.is_new & self.has_key & self.step.is_judged(self.is_right)
         if floor is not None:
             waits &= due >= floor
-        rows = np.flatnonzero(waits)
-        order = rows[np.lexsort((due[rows], self.codes[rows]))]
-        again = (self.codes[order][1:] == self.codes[order][:-1]) & (
-            due[order][1:] == due[order][:-1]
-        )
-        order = order[np.r_[True, ~again]] if len(order) else order
-        return [key.take(pa.array(order)) for key in self.keys], due[order]
+        return self.calls(np.flatnonzero(waits), due)
 
     # what comes out
 
@@ -211,67 +162,7 @@ class _Joined:
         return starts, ends, theirs
 
     def _batch(self, schema: pa.Schema, left: Rows, right: Rows) -> pa.RecordBatch:
-        """Rows of both sides beside each other; -1 is none."""
-        sides = [pa.array(rows, mask=rows < 0) for rows in (left, right)]
-        columns = [
-            self.rows.column(field.name).take(sides[number >= self.step.left])
-            for number, field in enumerate(schema)
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _rows_in(plan: OperatorPlan, batches: Iterable[pa.RecordBatch]) -> tuple[pa.RecordBatch, int]:
-    schema = pa.ipc.read_schema(pa.py_buffer(plan.rows_schema))
-    listed = [batch for batch in batches if batch.num_rows]
-    if not listed:
-        return pa.RecordBatch.from_pylist([], schema), 0
-    batch = pa.concat_batches(listed)
-    columns = [as_planned(batch.column(field.name), field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(columns, schema=schema), batch.num_rows
-
-
-def _keys(plan: OperatorPlan, rows: pa.RecordBatch) -> list[pa.Array]:
-    return [normalise(column) for column in rows.columns[: plan.group]]
-
-
-def _on_time(rows: pa.RecordBatch, floor: int | None) -> Mask:
-    """Rows at the watermark, which is one before the floor, or later."""
-    if floor is None:
-        return np.ones(rows.num_rows, np.bool_)
-    return np.asarray(time_values(rows.column(AT)) >= floor - 1)
-
-
-def _filtered(
-    rows: pa.RecordBatch, keys: list[pa.Array], chosen: Mask
-) -> tuple[pa.RecordBatch, list[pa.Array]]:
-    if chosen.all():
-        return rows, keys
-    mask = pa.array(chosen)
-    return rows.filter(mask), [key.filter(mask) for key in keys]
-
-
-def _joined(
-    partition: StatePartition,
-    step: Join,
-    rows: pa.RecordBatch,
-    keys: list[pa.Array],
-    fired: pa.RecordBatch | None,
-) -> _Joined:
-    """The new rows, and what the state has of their keys and of those whose timer is due."""
-    asked = keys
-    if fired is not None and fired.num_rows:
-        asked = [pa.concat_arrays(pair) for pair in zip(keys, fired.columns, strict=True)]
-    kept = partition.groups(asked)
-    own = [kept.column(field.name) for field in rows.schema]
-    every = [
-        column if not kept.num_rows else pa.concat_arrays([column, theirs])
-        for column, theirs in zip(rows.columns, own, strict=True)
-    ]
-    both = [
-        pa.concat_arrays([key, theirs]) if kept.num_rows else key
-        for key, theirs in zip(keys, own[: len(keys)], strict=True)
-    ]
-    return _Joined(step, pa.RecordBatch.from_arrays(every, schema=rows.schema), both, rows.num_rows)
+        return self.beside(schema, self.step.left, left, right)
 
 
 def _kept(
@@ -295,13 +186,3 @@ def _kept(
     )
     run = changes(schema, batch)
     return run.replace_schema_metadata(schema.run_with(gone).metadata) if len(rows) else run
-
-
-def columns_of_state(keys: Sequence[pa.Field], sides: Sequence[pa.Field]) -> tuple[pa.Schema, ...]:
-    """The key and the value columns of the state, and the columns of an epoch's rows."""
-    side, at = pa.field(RIGHT, pa.bool_()), pa.field(AT, TIME)
-    return (
-        pa.schema([*keys, pa.field(UNTIL, TIME), pa.field(ID, pa.int64())]),
-        pa.schema([side, at, *sides]),
-        pa.schema([*keys, side, at, *sides]),
-    )

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, NumericType, StructType
 
-from lamina.engine.joining import AT, UNTIL, columns_of_state
+from lamina.engine.join_rows import AT, UNTIL, columns_of_state
 from lamina.engine.joins import Join
 from lamina.engine.model import OperatorPlan
 from lamina.engine.ports import Change, Output

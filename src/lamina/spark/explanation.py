@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from lamina.engine.joining import AT, ID, RIGHT, UNTIL
+from lamina.engine.join_rows import AT, ID, RIGHT, UNTIL
 from lamina.engine.joins import Join
 from lamina.engine.model import OperatorPlan
 from lamina.engine.own_columns import own_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lamina.engine.joining import AT, RIGHT
+from lamina.engine.join_rows import AT, RIGHT
 from lamina.pipeline.join_conditions import Relation
 from lamina.pipeline.plans import Stateless
 from lamina.pipeline.select import quoted

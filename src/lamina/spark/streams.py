@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from lamina.engine.joining import AT, RIGHT
+from lamina.engine.join_rows import AT, RIGHT
 from lamina.engine.model import OperatorPlan
 from lamina.engine.ports import CHANGE, DELETE, INSERT, NEW, OLD
 from lamina.engine.taking_back import TAKEN_BACK
