@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lamina.engine.model import OperatorPlan
 from lamina.engine.sessions import Sessions
 from lamina.engine.steps import Stepped, Stepping
+from lamina.pipeline.model import Emit
 from lamina.state.merge import Merge
 
 TIME = pa.timestamp("us", "UTC")
@@ -91,6 +93,36 @@ def test_sessions_of_epochs_are_those_of_all_rows(seed: int) -> None:
     assert sorted(out) == sorted(islands(rows))
     assert not state
     assert set(timers.values()) == {None}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_rows_form_the_sessions_of_their_epoch_and_are_counted(seed: int) -> None:
+    rng = random.Random(seed)
+    rows = [
+        (rng.randint(0, 3), start, start + rng.randint(1, 20), rng.randint(-9, 9), 1)
+        for start in (rng.randint(0, 200) for _ in range(rng.randint(1, 80)))
+    ]
+    plan = OperatorPlan(
+        key_schema=pa.schema([ROWS.field("k")]).serialize().to_pybytes(),
+        value_schema=LISTS.serialize().to_pybytes(),
+        step=STEP,
+        time=None,
+        emit=Emit.ON_WINDOW_CLOSE,
+        rows_schema=ROWS.serialize().to_pybytes(),
+    )
+    columns = [
+        pa.array(column, field.type)
+        for column, field in zip(zip(*rows, strict=True), ROWS, strict=True)
+    ]
+    batch = pa.RecordBatch.from_arrays(columns, schema=ROWS)
+    counted = batch.append_column("_rows", pa.array([1] * len(rows), pa.int64()))
+    halves = [counted.slice(0, len(rows) // 2), counted.slice(len(rows) // 2)]
+    (made,) = STEP.formed(plan, halves)
+    expected = sorted((*session, session[-1]) for session in islands(rows))
+    found = [made.column(name).cast(pa.int64()).to_pylist() for name in counted.schema.names]
+    assert sorted(zip(*found, strict=True)) == expected, "the last column counts rows, as n does"
+    (again,) = STEP.formed(plan, [made])
+    assert again.equals(made), "what Spark has formed is passed on"
 
 
 def test_a_session_closes_at_the_watermark_and_others_stay() -> None:

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from lamina.engine.called import Touched, called
 from lamina.engine.model import OperatorPlan, OperatorWork, TaskResult, TaskWork
+from lamina.engine.sessions import Sessions
 from lamina.engine.steps import KeyedStep
 from lamina.engine.task_state import (
     append_run,
@@ -60,6 +61,8 @@ def update_keyed(
     floor = highest([work.floor, known])
     if schema.time is not None:  # what has expired is not found, whether a run says so yet or not
         partition = StatePartition(schema, partition.runs, within=partition.within, floor=floor)
+    if isinstance(step, Sessions):
+        batches = step.formed(plan, batches)
     rows, rows_in, late = _on_time(plan, batches, highest([work.late_floor, known]))
     fired = None if timers is None else timers.fired(floor)
     made = called(_touched(partition, rows, fired), step, plan, floor)

@@ -9,15 +9,20 @@ key is the end of its first one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lamina.engine.model import OperatorPlan
 from lamina.engine.steps import Stepped, Stepping
+from lamina.engine.task_state import ROWS
+from lamina.engine.typed import as_planned
 from lamina.format.canonical import encode, sha256_hex
 from lamina.state.folding import merge_groups
+from lamina.state.keys import canonical
 from lamina.state.merge import Merge
 from lamina.state.schema import time_values
 from lamina.state.vnodes import Mask, Rows
@@ -39,15 +44,40 @@ class Sessions:
         merges = [merge.to_json() for merge in self.partials]
         return sha256_hex(encode([of, "sessions", self.start, self.end, merges]))
 
+    def formed(
+        self, plan: OperatorPlan, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        """The sessions that an epoch's rows form by themselves.
+
+        A row comes as a session of its own, from its time to one gap later, or Spark has formed
+        sessions of rows already: then nothing touches, and they are passed on.
+        """
+        listed = [batch for batch in batches if batch.num_rows]
+        if not listed:
+            return
+        batch = pa.concat_batches(listed)
+        schema = pa.ipc.read_schema(pa.py_buffer(plan.rows_schema))
+        keys = pa.ipc.read_schema(pa.py_buffer(plan.key_schema)).names
+        named = {each.name: as_planned(batch.column(each.name), each.type) for each in schema}
+        key_of = _numbered([named.pop(name) for name in keys])
+        sessions = pa.RecordBatch.from_pydict(named)
+        order, firsts, ends = self._touching(key_of, sessions)
+        if len(firsts) == len(order):
+            yield batch
+            return
+        first = pa.array(order[firsts])
+        made = {name: batch.column(name).take(first) for name in keys}
+        merged = self._merged(sessions, order, firsts, ends)
+        made |= dict(zip(merged.schema.names, merged.columns, strict=True))
+        if ROWS in batch.schema.names:
+            counts = batch.column(ROWS).to_numpy(zero_copy_only=False)
+            made[ROWS] = pa.array(np.add.reduceat(counts[order], firsts))
+        yield pa.RecordBatch.from_pydict(made)
+
     def step(self, given: Stepping) -> Stepped:
         names = given.old.schema.names
         key_of, sessions = _together(given, names)
-        start = time_values(sessions.column(self.start))
-        end = time_values(sessions.column(self.end))
-        order = np.lexsort((end, start, key_of))
-        ends = _latest(key_of[order], end[order])
-        firsts = _beginnings(key_of[order], start[order], ends)
-        last_end = ends[np.r_[firsts[1:], len(order)] - 1]
+        order, firsts, last_end = self._touching(key_of, sessions)
         merged = self._merged(sessions, order, firsts, last_end)
         owner = key_of[order][firsts]
         is_open = last_end >= (np.iinfo(np.int64).min if given.floor is None else given.floor)
@@ -58,6 +88,17 @@ class Sessions:
             output=_closed(given.keys, merged, owner, ~is_open),
             timers=_first_ends(merged.column(self.end).filter(pa.array(is_open)), counts),
         )
+
+    def _touching(self, key_of: Rows, sessions: pa.RecordBatch) -> tuple[Rows, Rows, Rows]:
+        """An order in which sessions that become one stand together; where each of these begins,
+        and the time at which it ends.
+        """
+        start = time_values(sessions.column(self.start))
+        end = time_values(sessions.column(self.end))
+        order = np.lexsort((end, start, key_of))
+        ends = _latest(key_of[order], end[order])
+        firsts = _beginnings(key_of[order], start[order], ends)
+        return order, firsts, ends[np.r_[firsts[1:], len(order)] - 1]
 
     def _merged(
         self, sessions: pa.RecordBatch, order: Rows, firsts: Rows, ends: Rows
@@ -70,6 +111,12 @@ class Sessions:
             partials = merge_groups(self.partials, sessions.select(names), order, firsts)
             columns |= dict(zip(names, partials.columns, strict=True))
         return pa.RecordBatch.from_pydict({name: columns[name] for name in sessions.schema.names})
+
+
+def _numbered(keys: Sequence[pa.Array]) -> Rows:
+    """Of each row the number of its key."""
+    indices = canonical(keys).dictionary_encode().indices
+    return np.asarray(indices.to_numpy(zero_copy_only=False), np.int64)
 
 
 def _together(given: Stepping, names: list[str]) -> tuple[Rows, pa.RecordBatch]:

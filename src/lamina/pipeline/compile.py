@@ -328,9 +328,10 @@ class _Compiler:
 
     def _row_texts(self) -> str | None:
         parts = [f"{part.of_row} AS {part.name}" for part in self._aggregates.columns]
-        if not self._keys or self._is_session or self._sets or self._over_changes:
+        if not self._group_keys() or self._sets or self._over_changes:
             return None
-        if self._window is not None and not self._aggregates.own:
+        # Spark makes windows of rows once for all, and sessions by sorting: the task sorts anyway.
+        if self._window is not None and self._is_session == bool(self._aggregates.own):
             return None
         if not parts or any(part.of_row is None for part in self._aggregates.columns):
             return None

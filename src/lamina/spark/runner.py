@@ -115,7 +115,7 @@ class SparkRunner:
         self, work: StreamWork, stream: SparkStream, views: Views, taken_back: Views
     ) -> DataFrame:
         few = self._few_rows_to_a_key.get(stream.name, False)
-        of_rows = stream.can_send_rows and (few or bool(stream.own))
+        of_rows = stream.can_send_rows and (few or bool(stream.own) or stream.is_session)
         partials, columns = self._partials(work, stream, views, taken_back, of_rows=of_rows)
         task = UpdateState(_sent(work), bool(views), of_rows or bool(stream.distincts))
         if stream.columns is not None:

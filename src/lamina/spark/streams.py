@@ -171,6 +171,10 @@ class SparkStream:
         return frozenset(dict(plan.own) if isinstance(plan, Aggregation) else ())
 
     @property
+    def is_session(self) -> bool:
+        return isinstance(self.plan, Aggregation) and self.plan.session is not None
+
+    @property
     def moves_rows(self) -> bool:
         """Whether Spark moves rows in it, or in a block that is a part of it."""
         parts = [part for part in self.reading.parts if not isinstance(part, str)]
