@@ -2,25 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lamina.connectors.changes.remembered import memory_schema
+from lamina.connectors.changes.types import arrow_type
 from lamina.connectors.opening import open_source
 from lamina.connectors.postgres_cdc.source import PostgresChanges
-from lamina.engine.model import Offset, SourceRange
+from lamina.engine.model import MemoryChange, Offset, SourceRange
 from lamina.engine.ports import CHANGE, NEW, Limits
 from lamina.pipeline.model import Column, DeclaredSource, Option
+from lamina.state.partition import Looked
+from lamina.state.schema import StateSchema
 from tests.servers.postgres import ADMIN, PostgresServer
 
 COLUMNS = {"id": "BIGINT", "name": "STRING", "amount": "DECIMAL(12, 2)", "big": "STRING"}
 DDL = "id bigint PRIMARY KEY, name text, amount numeric(12, 2), big text"
 Row = tuple[Any, ...]
 State = frozenset[Row]
+
+
+class DictMemory:
+    """What a source remembers, as a dict: the engine has it as keyed state."""
+
+    def __init__(self, schema: StateSchema) -> None:
+        self.schema = schema
+        self.rows: dict[Row, Row] = {}
+
+    def find(self, keys: pa.RecordBatch) -> Looked:
+        asked = list(zip(*(column.to_pylist() for column in keys.columns), strict=True))
+        found = np.array([key in self.rows for key in asked], np.bool_)
+        nothing = (None,) * len(self.schema.value)
+        return Looked(found, self._batch([self.rows.get(key, nothing) for key in asked], 0))
+
+    def scan(self) -> Iterator[pa.RecordBatch]:
+        rows = [(*key, *value) for key, value in self.rows.items()]
+        for start in range(0, len(rows), 7):
+            yield self._batch(rows[start : start + 7], -len(self.schema.key))
+
+    def learn(self, change: MemoryChange) -> None:
+        names = self.schema.key.names
+        for gone in change.gone.to_pylist() if change.gone is not None else ():
+            self.rows.pop(tuple(gone[name] for name in names))
+        for row in change.rows.to_pylist():
+            key = tuple(row[name] for name in names)
+            self.rows[key] = tuple(row[name] for name in self.schema.value.names)
+
+    def _batch(self, rows: Sequence[Row], first: int) -> pa.RecordBatch:
+        fields = list(self.schema.value) if first == 0 else list(self.schema.row)
+        columns = [[row[number] for row in rows] for number in range(len(fields))]
+        arrays = [pa.array(each, f.type) for each, f in zip(columns, fields, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, [field.name for field in fields])
 
 
 @dataclass
@@ -36,6 +75,8 @@ class CdcRig:
     rows: dict[Row, Row] = field(default_factory=dict)
     states: list[State] = field(default_factory=list)
     opened: list[PostgresChanges] = field(default_factory=list)
+    memory: DictMemory | None = None  # of a source that remembers rows
+    notes: list[str] = field(default_factory=list)
 
     @property
     def table(self) -> str:
@@ -45,9 +86,16 @@ class CdcRig:
     def slot(self) -> str:
         return f"slot_{self.schema}"
 
+    def remember(self) -> CdcRig:
+        """From the first epoch on."""
+        kinds = {name: arrow_type(kind) for name, kind in self.columns.items()}
+        self.memory = DictMemory(memory_schema(pa.schema(kinds), self.keys.split(", ")))
+        return self
+
     def create(self, ddl: str = DDL) -> None:
         self.run(f"CREATE TABLE {self.table} ({ddl})")
-        self.run(f"ALTER TABLE {self.table} REPLICA IDENTITY FULL")
+        if self.memory is None:
+            self.run(f"ALTER TABLE {self.table} REPLICA IDENTITY FULL")
         self.run(f"CREATE PUBLICATION {self.schema} FOR TABLE {self.table}")
 
     def run(self, *statements: str) -> None:
@@ -76,6 +124,7 @@ class CdcRig:
             "slot": self.slot,
             "keys": self.keys,
             "lock_timeout": "1 second",
+            **({"remember_rows": "true"} if self.memory is not None else {}),
             **options,
         }
         listed = tuple(Column(name, kind) for name, kind in self.columns.items())
@@ -95,7 +144,7 @@ class CdcRig:
         return source
 
     def plan(self, source: PostgresChanges, rows: int | None = None) -> SourceRange:
-        return source.plan(self.offset, Limits(rows=rows), None)
+        return source.plan(self.offset, Limits(rows=rows), self.memory)
 
     def epoch(self, source: PostgresChanges, rows: int | None = None) -> bool:
         """Plan and commit; whether there was anything."""
@@ -124,6 +173,11 @@ class CdcRig:
             assert key not in self.rows, "what was there is taken back"
             self.rows[key] = row
         self.offset = planned.end
+        self.notes += planned.notes
+        if planned.learned is not None and self.memory is not None:
+            self.memory.learn(planned.learned)
+        if self.memory is not None:
+            assert len(self.memory.rows) == len(self.rows), "what is remembered is what is there"
 
     def drop(self) -> None:
         """The slot, which would hold the log of the server."""
@@ -138,9 +192,13 @@ class CdcRig:
 
 
 def random_change(rig: CdcRig, random: Random) -> None:
-    """One transaction: rows come, change, change their keys, and go."""
+    """One transaction: rows come, change, change their keys, and go; all of them, if rows are
+    remembered."""
     count = random.choice((1, 1, 2, 5, 30))
-    rig.change(*(_statement(random) for _ in range(count)))
+    statements = [_statement(random) for _ in range(count)]
+    if rig.memory is not None and random.random() < 0.2:
+        statements.insert(random.randrange(count + 1), "TRUNCATE TABLE_")
+    rig.change(*statements)
 
 
 def _statement(random: Random) -> str:

@@ -142,9 +142,9 @@ def test_transactions_that_a_snapshot_has_seen_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("messages", "said"),
     [
-        ([relation(identity=b"d")], "without REPLICA IDENTITY FULL"),
+        ([relation(identity=b"d"), row("I", None, (1, "a"))], "without REPLICA IDENTITY FULL"),
         ([relation(oid=78)], "another one has its name"),
-        ([relation(names=["k"])], "'v' was dropped"),
+        ([relation(names=["k"]), row("I", None, (1,))], "'v' was dropped"),
         ([relation(), b"T" + struct.pack(">IBII", 2, 0, 5, OID)], r"truncated.*transaction at 0/A"),
         ([relation(), b"D" + struct.pack(">I", OID) + b"K" + values((1, None))], "old values"),
         ([relation(), row("I", None, ("x", "a"))], "'k' has a value that int64 cannot hold"),

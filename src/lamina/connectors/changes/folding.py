@@ -16,10 +16,15 @@ from lamina.engine.ports import CHANGE, DELETE, INSERT, TAKE_BACK, UPDATE
 from lamina.state.keys import equal, normalise
 
 SEQUENCE, IS_NEW = "_lamina_sequence", "_lamina_new"
+NEVER = -(1 << 63)
+"""Before all entries. Those with numbers below 0 were there before the epoch."""
 
 
-def fold(entries: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """The changes that *entries* come to: rows with SEQUENCE and IS_NEW, in any order."""
+def fold(entries: pa.Table, keys: Sequence[str], cleared_at: int = NEVER) -> pa.Table:
+    """The changes that *entries* come to: rows with IS_NEW and a SEQUENCE of its own each.
+
+    What came before *cleared_at* is gone: the table was truncated there.
+    """
     names = [f"k{number}" for number in range(len(keys))]
     sequence = entries[SEQUENCE].to_numpy()
     ordered = np.argsort(sequence)
@@ -30,7 +35,7 @@ def fold(entries: pa.Table, keys: Sequence[str]) -> pa.Table:
         for each in ("s_min", "s_max")
     )
     is_new = entries[IS_NEW].to_numpy()
-    was_there, is_there = ~is_new[first], is_new[last]
+    was_there, is_there = ~is_new[first], is_new[last] & (sequence[last] > cleared_at)
     rows = entries.drop_columns([SEQUENCE, IS_NEW]).combine_chunks()
     both = np.flatnonzero(was_there & is_there)
     same = both[_same(rows.take(pa.array(first[both])), rows.take(pa.array(last[both])))]

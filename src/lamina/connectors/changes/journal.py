@@ -10,7 +10,7 @@ and each of them is folded by itself.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lamina.connectors.changes.folding import fold
+from lamina.connectors.changes.folding import NEVER, fold
 from lamina.engine.ports import CHANGE, INSERT
 from lamina.os_errors import typed_errors
 from lamina.state.hashing import spark_xxhash64
@@ -48,7 +48,8 @@ class JournalWriter:
 
     def write(self, rows: pa.Table) -> None:
         with typed_errors(self._path):
-            self._writer.write_table(rows.cast(self._writer.schema), _ROWS_IN_GROUP)
+            wanted = self._writer.schema
+            self._writer.write_table(rows.select(wanted.names).cast(wanted), _ROWS_IN_GROUP)
         self._rows += rows.num_rows
 
     def insert(self, rows: pa.Table) -> None:
@@ -79,16 +80,24 @@ class Versions:
         if self._held_bytes > self._memory_bytes:
             self._spill()
 
-    def fold_into(self, journal: JournalWriter) -> None:
+    def fold_into(
+        self,
+        journal: JournalWriter,
+        complete: Callable[[pa.Table], pa.Table] = lambda entries: entries,
+        cleared_at: int = NEVER,
+    ) -> None:
+        """*complete* gets all entries of some keys, and adds what the log does not say of them."""
         if self._files:
             self._spill()
             for bucket in sorted(self._files):
                 self._files[bucket].close()
                 with pa.memory_map(self._path(bucket)) as file:
-                    journal.write(fold(pa.ipc.open_file(file).read_all(), self._keys))
+                    entries = complete(pa.ipc.open_file(file).read_all())
+                    journal.write(fold(entries, self._keys, cleared_at))
             shutil.rmtree(self._folder)
         elif self._held:
-            journal.write(fold(pa.concat_tables(self._held), self._keys))
+            entries = complete(pa.concat_tables(self._held))
+            journal.write(fold(entries, self._keys, cleared_at))
         self._held, self._files = [], {}
 
     def _spill(self) -> None:

@@ -40,6 +40,7 @@ class JournalSource(ABC):
         self._keys = [declared[key.lower()] for key in context.given.columns(KEYS.name)]
         self._schema = pa.schema([(each.name, arrow_type(each.type)) for each in source.columns])
         self._planned: SourceRange | None = None
+        self._memory: SourceMemory | None = None  # of a source that has asked for one
 
     @property
     def name(self) -> str:
@@ -54,7 +55,7 @@ class JournalSource(ABC):
 
     def plan(self, start: Offset, limits: Limits, memory: SourceMemory | None) -> SourceRange:
         """The same range again, while it is not committed: the reader is behind it by now."""
-        del memory
+        self._memory = memory
         if self._planned is not None and self._planned.start == start:
             return self._planned
         self._planned = None

@@ -15,11 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lamina.connectors.changes.folding import IS_NEW, SEQUENCE
+from lamina.connectors.changes.folding import IS_NEW, NEVER, SEQUENCE
+from lamina.connectors.changes.remembered import kept_name
 from lamina.connectors.postgres_cdc.lsn import SeenTransactions, lsn_text
 from lamina.connectors.postgres_cdc.messages import (
     NEW,
     OLD,
+    UNCHANGED,
     Messages,
     Places,
     Relation,
@@ -45,7 +47,10 @@ class Decoder:
     columns: Sequence[ReadColumn]
     start: int
     seen: SeenTransactions | None = None
+    remembered: frozenset[str] = frozenset()
+    """The table's primary key, if old rows are remembered: then the log need not have them."""
     end: int = 0  # of the last whole transaction; 0: there was none
+    cleared_at: int = NEVER  # the place of the last TRUNCATE in the order of versions
     _relation: Relation | None = None
     _passes_over: bool = False
     _messages: int = 0
@@ -59,8 +64,8 @@ class Decoder:
         self._commit(messages, kinds)
         for start, end in _cut(np.flatnonzero(kinds == ord("R")), len(kinds)):
             if start < end and kinds[start] == ord("R"):
-                self._meet(read_relation(messages.message(start)))
-            self._check_truncated(messages, kinds, counted, range(start, end))
+                self._meet(read_relation(messages.message(start)), counts=bool(counted[start]))
+            self._clear(messages, kinds, counted, range(start, end))
             rows = self._rows(messages, kinds, counted, start, end)
             if len(rows):
                 yield self._read(messages, kinds[rows], rows)
@@ -88,31 +93,43 @@ class Decoder:
 
     # tables
 
-    def _meet(self, relation: Relation) -> None:
+    def _meet(self, relation: Relation, *, counts: bool) -> None:
         """A table that later rows are of: ours, as it was when they were written."""
         is_named = (relation.schema, relation.name) == (self.table.schema, self.table.name)
-        if relation.oid != self.table.oid:
-            if is_named:
-                raise self._refused("the table was dropped, and another one has its name", ANEW)
-            return
-        if relation.identity != "f":
+        if relation.oid == self.table.oid:
+            self._relation = relation
+        elif is_named and counts:
+            raise self._refused("the table was dropped, and another one has its name", ANEW)
+
+    def _check_relation(self, relation: Relation) -> None:
+        """Of rows that count: those that a snapshot has may be of a table that looked otherwise."""
+        keys = {column.name for column in relation.columns if column.is_key}
+        by_key = relation.identity == "d" and keys == self.remembered
+        if relation.identity != "f" and not by_key:
             how = f"ALTER TABLE {self.table.quoted} REPLICA IDENTITY FULL"
             message = "rows were changed without REPLICA IDENTITY FULL: their old values are lost"
             raise self._refused(message, f"{how}. {ANEW}")
         self.table.check_columns(relation)
-        self._relation = relation
 
-    def _check_truncated(
+    def _clear(
         self, messages: Messages, kinds: npt.NDArray[np.uint8], counted: Flags, numbers: range
     ) -> None:
+        """TRUNCATE: all rows are gone; which they were, only a memory of them can tell."""
         part = slice(numbers.start, numbers.stop)
         for number in np.flatnonzero((kinds[part] == ord("T")) & counted[part]) + numbers.start:
-            if self.table.oid in truncated(messages.message(int(number))):
+            if self.table.oid not in truncated(messages.message(int(number))):
+                continue
+            self.cleared_at = (int(number) + self._messages) * 2
+            if not self.remembered:
                 message = (
                     "the table was truncated: the log does not say which rows were in it, so they "
                     "cannot be taken back"
                 )
-                raise self._refused(message, f"Use DELETE FROM instead of TRUNCATE. {ANEW}")
+                raise self._refused(
+                    message,
+                    "Use DELETE FROM instead of TRUNCATE, or let the source remember the rows: "
+                    f"remember_rows 'true'. {ANEW}",
+                )
 
     # rows
 
@@ -133,35 +150,45 @@ class Decoder:
 
     def _read(self, messages: Messages, kinds: npt.NDArray[np.uint8], rows: Places) -> pa.Table:
         assert self._relation is not None, "pgoutput says what a table is before it has rows"
+        self._check_relation(self._relation)
         at = messages.starts[rows] + 5
-        has_old, has_new = kinds != ord("I"), kinds != ord("D")
-        self._check_old(messages.data[at[has_old]])
+        tags = messages.data[at]
+        has_old, has_new = tags != NEW, kinds != ord("D")
+        self._check_old(tags[kinds != ord("I")])
         width = len(self._relation.columns)
         old, behind = tuples(messages, at[has_old] + 1, width)
         at[has_old] = behind
         assert (messages.data[at[has_new]] == NEW).all(), "a new row follows the old one"
         new, _ = tuples(messages, at[has_new] + 1, width)
-        updated_old, updated_new = has_new[has_old], has_old[has_new]
+        updates = _Updates(has_new[has_old], has_old[has_new], tags[has_old] == OLD)
         sequence = (rows + self._messages) * 2
-        columns = [
-            column.read(
-                texts(
-                    messages,
-                    [old[number], _filled(new[number], old[number], updated_new, updated_old)],
-                ),
-                self.table.where,
+        read: dict[str, pa.Array] = {}
+        kept: dict[str, pa.Array] = {}
+        for column, number in zip(self.columns, self._places(), strict=True):
+            filled = updates.filled(new[number], old[number])
+            read[column.name] = column.read(
+                texts(messages, [old[number], filled]), self.table.where
             )
-            for column, number in zip(self.columns, self._places(), strict=True)
-        ]
-        numbers = np.concatenate([sequence[has_old], sequence[has_new] + 1])
-        is_new = np.concatenate(
-            [np.zeros(has_old.sum(), np.bool_), np.ones(has_new.sum(), np.bool_)]
-        )
-        names = [*(column.name for column in self.columns), SEQUENCE, IS_NEW]
-        return pa.table([*columns, pa.array(numbers), pa.array(is_new)], names)
+            if self.remembered and self.table.spelled[column.name] not in self.remembered:
+                flags = _flags(len(old[number].kinds), self._kept(filled, updates))
+                kept[kept_name(column.name)] = flags
+        read[SEQUENCE] = pa.array(np.concatenate([sequence[has_old], sequence[has_new] + 1]))
+        read[IS_NEW] = _flags(int(has_old.sum()), np.ones(int(has_new.sum()), np.bool_))
+        return pa.table({**read, **kept})
+
+    def _kept(self, filled: Values, updates: _Updates) -> Flags:
+        """Which new values the log leaves out; of a row whose key has changed, none can be."""
+        kept = np.asarray(filled.kinds == UNCHANGED, np.bool_)
+        if kept[updates.new].any():
+            raise self._refused(
+                "the primary key of a row was changed, and a long value that it kept is not in "
+                "the log",
+                f"ALTER TABLE {self.table.quoted} REPLICA IDENTITY FULL. {ANEW}",
+            )
+        return kept
 
     def _check_old(self, tags: npt.NDArray[np.uint8]) -> None:
-        if (tags != OLD).any():
+        if not self.remembered and (tags != OLD).any():
             how = f"ALTER TABLE {self.table.quoted} REPLICA IDENTITY FULL"
             message = "a row was changed or deleted, and its old values are not in the log"
             raise self._refused(message, f"{how}. {ANEW}")
@@ -181,14 +208,29 @@ class Decoder:
         )
 
 
-def _filled(new: Values, old: Values, updated_new: Flags, updated_old: Flags) -> Values:
-    """New values; those that an update left alone and that are long are only in its old row."""
-    whole = Values(new.kinds.copy(), new.starts.copy(), new.sizes.copy())
-    known = new.only(updated_new).or_unchanged(old.only(updated_old))
-    whole.kinds[updated_new] = known.kinds
-    whole.starts[updated_new] = known.starts
-    whole.sizes[updated_new] = known.sizes
-    return whole
+@dataclass(frozen=True, slots=True)
+class _Updates:
+    """The messages with an old row and a new one: among old rows, and among new ones."""
+
+    old: Flags
+    new: Flags
+    is_whole: Flags  # of old rows: all columns are there, not only the key
+
+    def filled(self, new: Values, old: Values) -> Values:
+        """New values; those that an update left alone and that are long are only in its old row."""
+        filled = Values(new.kinds.copy(), new.starts.copy(), new.sizes.copy())
+        old_rows = self.old & self.is_whole
+        new_rows = self.new.copy()
+        new_rows[self.new] = self.is_whole[self.old]
+        known = new.only(new_rows).or_unchanged(old.only(old_rows))
+        filled.kinds[new_rows] = known.kinds
+        filled.starts[new_rows] = known.starts
+        filled.sizes[new_rows] = known.sizes
+        return filled
+
+
+def _flags(old: int, new: Flags) -> pa.Array:
+    return pa.array(np.concatenate([np.zeros(old, np.bool_), new]))
 
 
 def _cut(places: Places, end: int) -> list[tuple[int, int]]:

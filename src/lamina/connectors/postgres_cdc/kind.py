@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lamina.connectors.spark_source import SparkSource
 
 MAX_CHANGES = "max_changes"
+REMEMBER_ROWS = "remember_rows"
 _SHARED = (
     "port",
     "database",
@@ -95,6 +96,13 @@ POSTGRES_CDC = SourceKind(
             "Changes after which an epoch ends, with the transaction that has the last of them",
             OptionType.NUMBER,
             1_000_000,
+        ),
+        DeclaredOption(
+            REMEMBER_ROWS,
+            "Keep a copy of the table in the state: then TRUNCATE, REPLICA IDENTITY DEFAULT, lost "
+            "slots and failovers are no problem. From the first start on",
+            OptionType.SWITCH,
+            default=False,
         ),
         *(each for each in POSTGRES.options if each.name in _SHARED[5:]),
         DeclaredOption(

@@ -12,6 +12,7 @@ from lamina.errors import Refused
 
 Numbers = npt.NDArray[np.int64]
 _XID_BITS = 32
+_REMEMBERED = "remembered"
 
 
 def lsn_of(text: str) -> int:
@@ -57,6 +58,7 @@ class Position:
     table: int  # its OID: a table that was made again has another
     columns: str  # those that were read, with the types they had
     seen: SeenTransactions | None = None  # what the snapshot had, until *lsn* is behind it
+    remembers: bool = False  # the rows up to here are remembered
 
     def written(self) -> dict[str, str]:
         fields = {
@@ -69,7 +71,7 @@ class Position:
         }
         if self.seen is not None:
             fields |= {"seen": self.seen.text, "seen_until": lsn_text(self.seen.until)}
-        return fields
+        return fields | ({"rows": _REMEMBERED} if self.remembers else {})
 
     @classmethod
     def read(cls, offset: Mapping[str, str], where: str) -> Position | None:
@@ -88,6 +90,7 @@ class Position:
                 table=int(offset["table"]),
                 columns=offset["columns"],
                 seen=seen,
+                remembers=offset.get("rows") == _REMEMBERED,
             )
         except (KeyError, ValueError) as error:
             message = f"the offset is not one of a PostgreSQL table: {dict(offset)}"

@@ -36,6 +36,7 @@ class RelationColumn:
     name: str
     type: int  # the OID of its type
     modifier: int
+    is_key: bool = True  # old rows have it, if they do not have all columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Relation:
     oid: int
     schema: str
     name: str
-    identity: str  # f: all old values are in the log
+    identity: str  # f: all old values are in the log; d: those of the primary key
     columns: tuple[RelationColumn, ...]
 
 
@@ -143,10 +144,11 @@ def read_relation(message: bytes) -> Relation:
     count = int.from_bytes(message[at + 1 : at + 3], "big")
     columns, at = [], at + 3
     for _ in range(count):
+        is_key = bool(message[at] & 1)
         column, at = _name(message, at + 1)
         kind = int.from_bytes(message[at : at + 4], "big")
         modifier = int.from_bytes(message[at + 4 : at + 8], "big", signed=True)
-        columns.append(RelationColumn(column, kind, modifier))
+        columns.append(RelationColumn(column, kind, modifier, is_key))
         at += 8
     # An empty schema is how pgoutput writes pg_catalog.
     return Relation(oid, schema or "pg_catalog", name, identity, tuple(columns))

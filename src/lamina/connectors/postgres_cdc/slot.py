@@ -10,8 +10,9 @@ An advisory lock keeps two processes from one slot, whatever their pipelines are
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
 
@@ -37,7 +38,10 @@ SELECT l.pid::int AS pid, a.application_name::text AS application, a.client_addr
 _CREATE = "SELECT lsn::text AS lsn FROM pg_create_logical_replication_slot($1, 'pgoutput')"
 _COPY = "SELECT lsn::text AS lsn FROM pg_copy_logical_replication_slot($1, $2, true)"
 _ADVANCE = "SELECT end_lsn::text AS lsn FROM pg_replication_slot_advance($1, $2::text::pg_lsn)"
-_AT = "SELECT confirmed_flush_lsn::text AS lsn FROM pg_replication_slots WHERE slot_name = $1"
+_AT = """
+SELECT confirmed_flush_lsn::text AS lsn FROM pg_replication_slots
+ WHERE slot_name = $1 AND wal_status <> 'lost'
+"""
 LOOK_AGAIN_S = 0.05
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
@@ -76,41 +80,62 @@ class Slots:
         (made,) = self._session.query("create the slot", _CREATE, self._wanted.slot, writes=True)
         return lsn_of(made["lsn"])
 
-    def check(self, seen: Seen, at: Position) -> None:
-        """Refused unless the slot still has everything behind *at*."""
-        row, slot = seen.row, seen.slot
-        if row["system"] != at.system:
+    def check_cluster(self, seen: Seen, at: Position, advice: str) -> None:
+        """Refused if this is not the database cluster that was read, whatever has become of it."""
+        if seen.row["system"] != at.system:
             raise self._refused(
                 "this is another database cluster than the one that was read (its system "
-                f"identifier is {row['system']}, and was {at.system})",
-                f"Connect to the server that was read. {ANEW}",
+                f"identifier is {seen.row['system']}, and was {at.system})",
+                f"Connect to the server that was read. {advice}",
             )
+
+    def lost(self, seen: Seen, at: Position) -> Refused | None:
+        """Why what lies behind *at* cannot be read any more; None if it can."""
+        return next(self._losses(seen, at), None)
+
+    def _losses(self, seen: Seen, at: Position) -> Iterator[Refused]:
+        row, slot, name = seen.row, seen.slot, self._wanted.slot
         if row["timeline"] != at.timeline:
-            raise self._refused(
+            yield self._refused(
                 "another server has taken over since the table was read, or it was restored (the "
                 f"timeline is {row['timeline']}, and was {at.timeline}): what it has may differ "
                 "from what was read",
                 ANEW,
             )
         if seen.wal < at.lsn:
-            raise self._refused(
+            yield self._refused(
                 f"the log of the server ends at {row['wal']}, and it was read up to "
                 f"{lsn_text(at.lsn)}: was it restored from a backup?",
                 ANEW,
             )
         if slot is None:
-            raise self._refused(f"the replication slot {self._wanted.slot!r} is gone", ANEW)
-        self.check_usable(seen)
-        if lsn_of(slot["confirmed_flush_lsn"]) > at.lsn:
-            raise self._refused(
-                f"the replication slot {self._wanted.slot!r} is at {slot['confirmed_flush_lsn']}, "
+            yield self._refused(f"the replication slot {name!r} is gone", ANEW)
+        elif _is_given_up(slot):
+            yield self._given_up()
+        elif lsn_of(slot["confirmed_flush_lsn"]) > at.lsn:
+            yield self._refused(
+                f"the replication slot {name!r} is at {slot['confirmed_flush_lsn']}, "
                 f"and this pipeline at {lsn_text(at.lsn)}: what lies between can no longer be read",
                 "Somebody else has read from the slot, or made it anew; or the pipeline has gone "
                 f"back to a savepoint that is older than its kept checkpoints. {ANEW}",
             )
         if row["oid"] != at.table:
-            message = "the table was dropped, and another one has its name"
-            raise self._refused(message, ANEW)
+            yield self._refused("the table was dropped, and another one has its name", ANEW)
+
+    def renew(self, seen: Seen, at: Position) -> int:
+        """A slot to begin again with, in the place of one of ours: what it returns can be read on.
+
+        Of a slot that still has everything behind *at*, that is where it goes on.
+        """
+        slot = seen.slot
+        if slot is not None and not _is_given_up(slot):
+            self.check_usable(seen)
+            kept = lsn_of(slot["confirmed_flush_lsn"])
+            is_same_log = seen.row["timeline"] == at.timeline and at.lsn <= seen.wal
+            return max(kept, at.lsn) if is_same_log else kept
+        if slot is not None:
+            self._session.query("drop the slot that is lost", _DROP, self._wanted.slot)
+        return self.create()
 
     def check_usable(self, seen: Seen) -> None:
         """Refused if the slot is not one that changes of this database can be read from."""
@@ -119,18 +144,21 @@ class Slots:
         if slot["plugin"] != "pgoutput" or slot["database"] != seen.row["database"]:
             message = f"the replication slot {name!r} is of another plugin or database"
             raise self._refused(message, "Use another name: the option slot")
-        if slot["wal_status"] == "lost" or slot.get("invalidation_reason"):
-            raise self._refused(
-                f"PostgreSQL has given up the replication slot {name!r}, and deleted the log that "
-                "it held",
-                "The pipeline was behind for too long: raise max_slot_wal_keep_size (and "
-                f"idle_replication_slot_timeout). Then drop the slot. {ANEW}",
-            )
+        if _is_given_up(slot):
+            raise self._given_up()
         if slot["active_pid"] is not None:
             raise self._refused(
                 f"the replication slot {name!r} is used by the process {slot['active_pid']}",
                 "Stop it: `SELECT * FROM pg_stat_activity` shows what it is",
             )
+
+    def _given_up(self) -> Refused:
+        return self._refused(
+            f"PostgreSQL has given up the replication slot {self._wanted.slot!r}, and deleted the "
+            "log that it held",
+            "The pipeline was behind for too long: raise max_slot_wal_keep_size (and "
+            f"idle_replication_slot_timeout). Then drop the slot. {ANEW}",
+        )
 
     def changes(self, at: int, rows_max: int, take: Callable[[pa.RecordBatch], None]) -> int:
         """Messages about transactions behind *at*, until there are *rows_max*; up to where they go.
@@ -149,6 +177,10 @@ class Slots:
             self._session.read("read changes", sql, take)
         (found,) = self._session.query("ask how far it has read", _AT, self._reader)
         return lsn_of(found["lsn"])
+
+    def read_anew(self) -> None:
+        """The next epoch begins with another copy of the slot."""
+        self._reader_at = -1
 
     def has_read(self, end: int) -> None:
         """What the next epoch begins with, if it is not *at* again."""
@@ -188,9 +220,9 @@ class Slots:
         return int(found["next"])
 
     def advance(self, end: int) -> None:
-        """Let PostgreSQL drop the log before *end*."""
-        (found,) = self._session.query("ask where the slot is", _AT, self._wanted.slot)
-        if lsn_of(found["lsn"]) < end:
+        """Let PostgreSQL drop the log before *end*; the next plan names a slot that is gone."""
+        found = self._session.query("ask where the slot is", _AT, self._wanted.slot)
+        if found and lsn_of(found[0]["lsn"]) < end:
             values = (self._wanted.slot, lsn_text(end))
             self._session.query("advance the slot", _ADVANCE, *values, writes=True)
 
@@ -254,6 +286,10 @@ SELECT pg_current_snapshot()::text AS seen,
 """
 _NEXT = "SELECT pg_current_xact_id()::text AS next"
 _DROP = "SELECT pg_drop_replication_slot($1)::text"
+
+
+def _is_given_up(slot: Mapping[str, Any]) -> bool:
+    return slot["wal_status"] == "lost" or bool(slot.get("invalidation_reason"))
 
 
 def _literal(text: str) -> str:

@@ -60,6 +60,11 @@ _OWN_ACTIONS = ("insert", "update", "delete", "truncate")
 _WIDER = {21: (23, 20), 23: (20,), 1043: (25,)}
 """Types (OIDs) that a column can get while its values print as before: int2, int4, varchar."""
 _LENGTH_ONLY = (1043,)
+# Their text is what the output function prints; of other types a cast may print something else.
+_SAME_TEXT = {
+    *("int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "date"),
+    *("timestamp", "timestamptz", "bytea", "uuid", "json", "jsonb"),
+}
 ANEW = 'Read the table anew: docs/connectors.md, "Reading anew"'
 
 
@@ -74,6 +79,7 @@ class Wanted:
     slot: str
     columns: tuple[Column, ...]
     keys: tuple[str, ...]
+    remembers: bool = False  # old rows need not be in the log
 
     @property
     def quoted(self) -> str:
@@ -162,6 +168,19 @@ def look(session: Session, wanted: Wanted, kinds: Sequence[Any]) -> Seen:
     return seen
 
 
+def select_rows(seen: Seen, wanted: Wanted) -> str:
+    """All rows of the table, with the texts that logical decoding would print."""
+    texts = []
+    for column in wanted.columns:
+        name = seen.spelled[column.name]
+        plain = seen.found[name].type in _SAME_TEXT and not seen.found[name].is_list
+        printed = f"{quoted(name)}::text" if plain else f"format('%s', {quoted(name)})"
+        texts.append(
+            printed if plain else f"CASE WHEN {quoted(name)} IS NOT NULL THEN {printed} END"
+        )
+    return f"SELECT {', '.join(texts)} FROM ONLY {wanted.quoted}"
+
+
 def _server_problems(row: Mapping[str, Any], wanted: Wanted, where: str) -> Iterator[LaminaError]:
     del wanted
     if row["version"] < VERSION_MIN:
@@ -199,7 +218,7 @@ def _table_problems(row: Mapping[str, Any], wanted: Wanted, where: str) -> Itera
     if row["deferrable"]:
         message = "the primary key is DEFERRABLE: two rows may have one key for a while"
         yield Refused(message, where=where, advice="Make it NOT DEFERRABLE")
-    if row["identity"] != "f":
+    if row["identity"] not in ("fd" if wanted.remembers else "f"):
         message = "the log does not have the old values of rows (REPLICA IDENTITY is not FULL)"
         advice = f"ALTER TABLE {name} REPLICA IDENTITY FULL"
         yield Refused(message, where=where, advice=advice)
