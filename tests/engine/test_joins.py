@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -14,7 +14,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from lamina.engine.engine import Engine, EnginePlan, EngineSettings, StreamPlan
-from lamina.engine.join_rows import columns_of_state
+from lamina.engine.join_rows import columns_of_state, columns_that_come_out
 from lamina.engine.joins import Join
 from lamina.engine.model import OperatorPlan
 from lamina.engine.ports import Limits
@@ -58,14 +58,16 @@ def operator(step: Join) -> OperatorPlan:
         Emit.ON_WINDOW_CLOSE if kind.judges else Emit.ON_UPDATE,
         definition="rows",
         rows_schema=ROWS.serialize().to_pybytes(),
-        output_schema=OUTPUT.serialize().to_pybytes(),
+        output_schema=columns_that_come_out(SIDES, asks=step.asks).serialize().to_pybytes(),
         has_timers=kind.judges,
         group=1,
     )
 
 
-def tagged(left: pa.Table | None, right: pa.Table | None) -> pa.Table:
-    """Both sides as one table, as Spark makes it."""
+def tagged(
+    left: pa.Table | None, right: pa.Table | None, is_alone: Callable[[int], bool] = lambda _: False
+) -> pa.Table:
+    """Both sides as one table, as Spark makes it; rows that are *alone* meet no condition."""
     tables = []
     for table, is_right in ((left, False), (right, True)):
         if table is None:
@@ -74,7 +76,8 @@ def tagged(left: pa.Table | None, right: pa.Table | None) -> pa.Table:
         mine, nothing = [table["key"], table["amount"]], [pa.nulls(rows, f.type) for f in SIDES[:2]]
         sides = [*nothing, *mine] if is_right else [*mine, *nothing]
         flags = pa.array([is_right] * rows, pa.bool_())
-        columns = [table["key"], flags, table["ts"], *sides]
+        alone = pa.array([is_alone(each) for each in table["amount"].to_pylist()], pa.bool_())
+        columns = [table["key"], flags, table["ts"], alone, *sides]
         tables.append(pa.Table.from_arrays(columns, schema=ROWS))
     return pa.concat_tables(tables)
 
@@ -114,6 +117,7 @@ class Model:
 
     step: Join
     limit: int
+    is_met: Callable[[Row, Row], bool] = lambda _, __: True
 
     def expected(self, data: tuple[Sequence[Row], Sequence[Row]]) -> Counter[Pair]:
         left, right = self._on_time(*data)
@@ -121,7 +125,7 @@ class Model:
             (x, y)
             for x in left
             for y in right
-            if x[0] is not None and x[0] == y[0] and self._is_within(x, y)
+            if x[0] is not None and x[0] == y[0] and self._is_within(x, y) and self.is_met(x, y)
         ]
         kind = self.step.kind
         with_left, with_right = {x[1] for x, _ in pairs}, {y[1] for _, y in pairs}

@@ -32,6 +32,17 @@ QUERIES = {
     "semis": f"SELECT o.* FROM o LEFT SEMI JOIN p ON {ON} AND p.kind = 'x'",
     "antis": f"SELECT o.id, o.ts FROM o LEFT ANTI JOIN p ON {ON} AND o.state = 'a'",
     "pairs": f"SELECT o.id, o.total, p.amount FROM o JOIN p ON {ON} AND p.amount < o.total",
+    "left_pairs": f"SELECT o.id, o.total, p.amount FROM o LEFT JOIN p ON {ON} "
+    "AND p.amount < o.total AND o.state <> 'b'",
+    "right_pairs": f"SELECT o.total, p.* FROM o RIGHT JOIN p ON {ON} AND (o.ratio < p.ratio "
+    "OR o.state = p.kind AND p.amount > 2)",
+    "full_pairs": f"SELECT o.id, o.ratio, p.ratio AS pr, p.kind FROM o FULL JOIN p ON {ON} "
+    "AND NOT (o.ratio <=> p.ratio) AND p.kind <> 'x'",
+    "semi_pairs": f"SELECT o.* FROM o LEFT SEMI JOIN p ON {ON} AND p.ratio >= o.ratio",
+    "anti_pairs": f"SELECT o.id, o.ts FROM o LEFT ANTI JOIN p ON {ON} "
+    "AND (o.total IS NULL OR p.amount > o.total) AND o.state IN ('a', 'x')",
+    "group_pairs": f"SELECT window.start AS at, count(*) AS n, count(p.kind) AS m FROM o LEFT JOIN "
+    f"p ON {ON} AND concat(o.state, 'x') > p.kind GROUP BY window(o.ts, '10 minutes')",
     "doubles": "SELECT o.ratio, p.ratio AS pr, o.id FROM o JOIN p ON o.ratio = p.ratio "
     f"AND {WITHIN}",
     "groups": f"SELECT o.state, count(*) AS n, sum(p.amount) AS paid FROM o JOIN p "
@@ -62,6 +73,7 @@ QUERIES = {
     "(SELECT kind AS state, order_id AS n, ts FROM p) b USING (state, ts)",
 }
 EMITS = {"groups": "EMIT ON UPDATE", "windows": "EMIT ON WINDOW CLOSE"}
+EMITS["group_pairs"] = EMITS["windows"]
 
 
 def orders_of(rng: random.Random, count: int) -> list[dict[str, Any]]:
@@ -156,9 +168,10 @@ def test_windows_over_a_join_wait_for_its_rows(spark: Any, tmp_path: Path) -> No
             "o.state is STRING and p.order_id is INT",
         ),
         (
-            f"SELECT o.id FROM o LEFT JOIN p ON {ON} AND p.amount > o.total",
-            "compares both sides",
+            f"SELECT o.id FROM o LEFT JOIN p ON {ON} AND p.amount > o.total + rand()",
+            "a function that gives other values again",
         ),
+        (f"SELECT o.id FROM o LEFT JOIN p ON {ON} AND p.amount > o.nothing", "nothing"),
         (f"SELECT ratio FROM o JOIN p ON {ON}", "ratio"),
         (f"SELECT o.id FROM o JOIN p ON o.id = p.order_id AND ts = 3 AND {WITHIN}", "ambiguous"),
         (f"SELECT o.id FROM o JOIN p ON o.nothing = p.order_id AND {WITHIN}", "nothing"),

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from lamina.engine.join_asking import ASKS
 from lamina.engine.model import OperatorPlan, TaskResult
 from lamina.engine.task_state import TIME
 from lamina.engine.typed import as_planned
@@ -23,6 +24,8 @@ from lamina.state.vnodes import Mask, Rows
 
 RIGHT, AT = "_right", "_at"
 """Columns of the epoch's rows and of the state: which side a row is of, and its event time."""
+ALONE = "_alone"
+"""A column of the epoch's rows: this one does not meet what the join asks of its side."""
 UNTIL, ID = "_until", "_id"
 """Columns of the state, behind the join keys: when a row goes, and what tells it from others."""
 ID_BITS = 26
@@ -106,6 +109,18 @@ def keys_of(plan: OperatorPlan, rows: pa.RecordBatch) -> list[pa.Array]:
     return [normalise(column) for column in rows.columns[: plan.group]]
 
 
+def without_alone(
+    rows: pa.RecordBatch, keys: list[pa.Array]
+) -> tuple[pa.RecordBatch, list[pa.Array]]:
+    """Rows that cannot have a partner lose their key, now that it has brought them here."""
+    alone = np.asarray(rows.column(ALONE).to_numpy(zero_copy_only=False), np.bool_)
+    rows = rows.drop_columns([ALONE])
+    if not alone.any():
+        return rows, keys
+    others = pa.array(np.arange(rows.num_rows), mask=alone)
+    return rows, [key.take(others) for key in keys]
+
+
 def on_time(rows: pa.RecordBatch, floor: int | None) -> Mask:
     """Rows at the watermark, which is one before the floor, or later."""
     if floor is None:
@@ -147,9 +162,14 @@ def with_kept(
 
 def columns_of_state(keys: Sequence[pa.Field], sides: Sequence[pa.Field]) -> tuple[pa.Schema, ...]:
     """The key and the value columns of the state, and the columns of an epoch's rows."""
-    side, at = pa.field(RIGHT, pa.bool_()), pa.field(AT, TIME)
+    side, at, alone = pa.field(RIGHT, pa.bool_()), pa.field(AT, TIME), pa.field(ALONE, pa.bool_())
     return (
         pa.schema([*keys, pa.field(UNTIL, TIME), pa.field(ID, pa.int64())]),
         pa.schema([side, at, *sides]),
-        pa.schema([*keys, side, at, *sides]),
+        pa.schema([*keys, side, at, alone, *sides]),
     )
+
+
+def columns_that_come_out(sides: Sequence[pa.Field], *, asks: bool) -> pa.Schema:
+    """Of the task; behind it a condition may be asked."""
+    return pa.schema([*sides, pa.field(ASKS, pa.int64())] if asks else sides)

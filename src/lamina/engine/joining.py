@@ -4,7 +4,8 @@
 2  the kept rows of the same keys, of both sides: one state has them, found by the join keys
 3  new rows that may still be needed go into the state, and timers for those that will be judged.
    Both are in one COMMIT
-4  pairs come out in batches of a bounded size, however many a key has; then what was judged
+4  pairs come out in batches of a bounded size, however many a key has; then what was judged.
+   A condition on both sides is asked behind the task: engine/join_asking.py
 
 A kept row is never changed: its id is new. It goes by the floor, when the watermark is at `_until`.
 """
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lamina.engine.join_asking import ASKS
 from lamina.engine.join_rows import (
     ID,
     ID_BITS,
@@ -28,6 +30,7 @@ from lamina.engine.join_rows import (
     on_time,
     rows_in,
     with_kept,
+    without_alone,
 )
 from lamina.engine.joins import Join
 from lamina.engine.model import OperatorPlan, OperatorWork, TaskResult, TaskWork
@@ -56,6 +59,7 @@ def update_join(
     rows = rows_in(plan, batches)
     keys, came = keys_of(plan, rows), rows.num_rows
     check_placement(partition.within, slots_of_keys(keys))
+    rows, keys = without_alone(rows, keys)
     wanted = on_time(rows, highest([work.late_floor, partition.floor]))
     late = came - int(np.count_nonzero(wanted))
     rows, keys = filtered(rows, keys, wanted)
@@ -114,18 +118,31 @@ class _Joined(JoinRows):
                 yield self._batch(schema, mine, theirs)
             for theirs, mine in self._pairs(right & self.is_new, left & ~self.is_new):
                 yield self._batch(schema, mine, theirs)
-        alone = self.is_new & ~self.has_key & self.step.is_judged(self.is_right)
         for side, other in ((left, right), (right, left)):
-            judged = np.flatnonzero(due & side)
-            has_partner = self._has_partner(judged, other)
-            wanted = judged[has_partner if kind is JoinKind.SEMI else ~has_partner]
-            if kind is not JoinKind.SEMI:
-                wanted = np.concatenate([wanted, np.flatnonzero(alone & side)])
+            judged = due & side
+            if self.step.asks:
+                for mine, theirs in self._pairs(judged, other):
+                    one, two = (mine, theirs) if side is left else (theirs, mine)
+                    yield self._batch(schema, one, two, asks=mine)
+            wanted = np.concatenate([self._judged(judged, other), self._alone(side)])
             for first in range(0, len(wanted), PAIRS_MAX):
                 rows = wanted[first : first + PAIRS_MAX]
                 nothing = np.full(len(rows), -1)
-                pair = (rows, nothing) if side is left else (nothing, rows)
-                yield self._batch(schema, *pair)
+                one, two = (rows, nothing) if side is left else (nothing, rows)
+                yield self._batch(schema, one, two, asks=-1 - rows)
+
+    def _judged(self, judged: Mask, others: Mask) -> Rows:
+        """Those that come out; all of them if only what is behind the task can say it."""
+        rows = np.flatnonzero(judged)
+        if self.step.asks:
+            return rows
+        has_partner = self._has_partner(rows, others)
+        return rows[has_partner if self.step.kind is JoinKind.SEMI else ~has_partner]
+
+    def _alone(self, side: Mask) -> Rows:
+        """New rows that come out at once: their key is null, or they do not meet a condition."""
+        is_alone = self.is_new & ~self.has_key & self.step.is_judged(self.is_right)
+        return np.flatnonzero(is_alone & side & (self.step.kind is not JoinKind.SEMI))
 
     def _has_partner(self, rows: Rows, others: Mask) -> Mask:
         starts, ends, _ = self._ranges(rows, np.flatnonzero(others & self.has_key))
@@ -161,8 +178,15 @@ class _Joined(JoinRows):
         ends = np.searchsorted(places, begin + np.searchsorted(times, high, "right"))
         return starts, ends, theirs
 
-    def _batch(self, schema: pa.Schema, left: Rows, right: Rows) -> pa.RecordBatch:
-        return self.beside(schema, self.step.left, left, right)
+    def _batch(
+        self, schema: pa.Schema, left: Rows, right: Rows, asks: Rows | None = None
+    ) -> pa.RecordBatch:
+        if not self.step.asks:
+            return self.beside(schema, self.step.left, left, right)
+        sides = pa.schema(list(schema)[:-1])
+        batch = self.beside(sides, self.step.left, left, right)
+        numbers = pa.nulls(len(left), pa.int64()) if asks is None else pa.array(asks)
+        return batch.append_column(ASKS, numbers)
 
 
 def _kept(

@@ -30,6 +30,7 @@ class Join:
     high: int
     columns: tuple[str, ...]  # of both sides: they are kept, and come out
     left: int  # so many of them are of the left side: the first
+    asks: bool = False  # a condition on both sides says which rows have a partner
 
     @property
     def merges(self) -> tuple[Merge, ...]:

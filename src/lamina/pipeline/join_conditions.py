@@ -48,7 +48,6 @@ class Condition:
     sides: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     pairs: tuple[str, ...] = ()
     times: tuple[str, str] = ("", "")  # the event times that the bounds are of
-    first_pair: Word | None = field(default=None, compare=False)
 
     def bounded(self, low: int | None, high: int | None) -> tuple[int | None, int | None]:
         lows = [each for each in (self.low, low) if each is not None]
@@ -78,7 +77,7 @@ class Conditions:
     def read(self, words: Words) -> Condition:
         """All parts of a condition that AND puts together."""
         keys, texts = list[tuple[str, str]](), (list[str](), list[str]())
-        pairs, first = list[str](), None
+        pairs = list[str]()
         found = Condition()
         for part in _conjuncts(words):
             said = self._part(part)
@@ -93,10 +92,9 @@ class Conditions:
                 texts[at.pop()].append(text)
             else:
                 pairs.append(text)
-                first = first or part[0]
         sides = (tuple(texts[LEFT]), tuple(texts[RIGHT]))
         times = (self.times[LEFT], self.times[RIGHT])
-        return Condition(tuple(keys), found.low, found.high, sides, tuple(pairs), times, first)
+        return Condition(tuple(keys), found.low, found.high, sides, tuple(pairs), times)
 
     def _part(self, words: Words) -> _Part:
         """The bounds and the key that a part says, if any."""

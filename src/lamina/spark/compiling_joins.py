@@ -9,56 +9,30 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import DataType, NumericType, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from lamina.engine.join_rows import AT, UNTIL, columns_of_state
+from lamina.engine.join_asking import ASKS
+from lamina.engine.join_rows import AT, UNTIL, columns_of_state, columns_that_come_out
 from lamina.engine.joins import Join
 from lamina.engine.model import OperatorPlan
 from lamina.engine.ports import Change, Output
-from lamina.errors import BadPipeline
 from lamina.format.canonical import Json
 from lamina.pipeline.join_checks import rows_replace
-from lamina.pipeline.join_conditions import LEFT, RIGHT, Condition, Conditions, Relation
-from lamina.pipeline.model import Emit, JoinKind, JoinOf, Place, Stream
+from lamina.pipeline.join_conditions import LEFT, RIGHT, Condition, Relation
+from lamina.pipeline.model import Emit, JoinKind, JoinOf, Stream
 from lamina.pipeline.plans import Stateless
 from lamina.pipeline.select import quoted
-from lamina.pipeline.tokens import bad_at, did_you_mean, read_script
+from lamina.pipeline.tokens import bad_at, read_script
 from lamina.pipeline.variables import filled
 from lamina.spark.frames import view
 from lamina.spark.internals import arrow_schema, empty_frame
+from lamina.spark.join_asked import Asked, Input
 from lamina.spark.joins import JoinPlan, JoinSide, flat, seen_by_readers
 from lamina.spark.known import Known
-from lamina.spark.plan_checks import check_deterministic, refused_type
+from lamina.spark.plan_checks import check_deterministic
 from lamina.spark.schemas import advice_on, first_line, nullable
 from lamina.spark.streams import Reading, SparkStream
-
-_BOUNDS = (
-    "Write how far apart they may be: ON ... AND y.ts BETWEEN x.ts - INTERVAL 1 HOUR AND x.ts + "
-    "INTERVAL 1 HOUR. Or write STATE TTL INTERVAL 1 DAY behind the SELECT: rows that are further "
-    "apart are no pair then"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """A side of a join: what it reads, and what that is called in FROM."""
-
-    known: Known
-    reading: Reading
-    alias: str
-
-    @property
-    def relations(self) -> tuple[Relation, ...]:
-        """The tables that it is: a join is several."""
-        known = self.known
-        if known.relations:
-            return known.relations
-        times = known.times | known.ends
-        return (Relation(self.alias, tuple(known.schema.names), times),)
-
-    @property
-    def called(self) -> str:
-        return self.alias or "_joined"
+from lamina.spark.tasks import META
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +81,8 @@ def compile_join(
         )
     )
     try:
-        return _Joining(spark, stream, of, (left, right), file).compiled()
+        asked = Asked(spark, stream, of, (left, right), file)
+        return _Joining(spark, stream, of, (left, right), asked).compiled()
     except PySparkException as error:
         said = f"the join of {stream.block_of!r}: {first_line(error)}"
         raise bad_at(said, file, of.on_place, advice_on(error)) from error
@@ -119,94 +94,65 @@ class _Joining:
     stream: Stream
     of: JoinOf
     inputs: tuple[Input, Input]
-    file: str
+    asked: Asked
 
     def compiled(self) -> Joined:
-        condition = self._condition()
-        low, high = self._bounds(condition)
+        condition = self.asked.condition()
+        low, high = self.asked.bounds(condition)
         kept = [self._kept(each) for each in self.inputs[LEFT].relations]
         others = [self._kept(each) for each in self.inputs[RIGHT].relations]
+        using = dict(self._plain(kept, others))
+        if not self.of.kind.has_pairs:
+            others = [self._asked(each, condition) for each in others]
         shown = (*kept, *(others if self.of.kind.has_pairs else ()))
-        seen = seen_by_readers(shown, dict(self._plain(kept, others)))
+        asked = seen_by_readers((*kept, *others), using)
         with self._view(LEFT) as left, self._view(RIGHT) as right:
-            plan = self._plan(condition, (kept, others), seen, (left, right))
+            plan = self._plan(condition, (kept, others), asked, (left, right))
             rows = self.spark.sql(plan.sql(left, right))
-            check_deterministic(rows, self._bad)
-        output = StructType([nullable(rows.schema[name]) for name in plan.columns])
+            check_deterministic(rows, self.asked.bad)
+        state = StructType([nullable(rows.schema[name]) for name in plan.columns])
+        output = StructType([state[name] for name in plan.outputs])
         every = StructType([nullable(field) for field in rows.schema])
         arrow = arrow_schema(empty_frame(self.spark, every))
-        lefts = sum(1 for name, _ in plan.sides[LEFT].columns if name in plan.columns)
-        step = Join(self.of.kind, low, high, plan.columns, lefts)
+        asks = self.of.kind.judges and bool(plan.pairs)
+        step = Join(self.of.kind, low, high, plan.columns, len(plan.sides[LEFT].columns), asks=asks)
         stream = SparkStream(
             self.stream.name,
             Reading((*self.inputs[LEFT].reading.parts, *self.inputs[RIGHT].reading.parts)),
             plan,
             output,
-            _bytes(pa.schema([arrow.field(name) for name in plan.columns])),
-            state=output,
+            _bytes(pa.schema([arrow.field(name) for name in plan.outputs])),
+            state=state,
             operator=self._operator(plan, arrow, step, condition),
             over=(self.inputs[LEFT].reading, self.inputs[RIGHT].reading),
         )
+        self._check_pairs(stream)
+        return self._with_reader(stream, shown, seen_by_readers(shown, using), step.delay_us)
+
+    def _check_pairs(self, stream: SparkStream) -> None:
+        """Whether Spark knows what the condition of pairs says."""
+        if stream.columns is not None or stream.state is None:
+            return
+        number = ASKS if stream.asks else ""
+        numbers = [StructField(number, LongType())] if number else []
+        carried = StructType([*stream.state.fields, *numbers, StructField(META, StringType())])
+        with view(empty_frame(self.spark, carried), f"pairs of {stream.name}") as pairs:
+            check_deterministic(self.spark.sql(stream.final(pairs, META, number)), self.asked.bad)
+
+    def _with_reader(
+        self,
+        stream: SparkStream,
+        shown: tuple[Relation, ...],
+        seen: Stateless,
+        delay_us: int,
+    ) -> Joined:
+        output = stream.output
         with view(empty_frame(self.spark, output), f"rows of {self.stream.name}") as flat_view:
             schema = self.spark.sql(seen.sql(flat_view)).schema
         reader = SparkStream(
             self.stream.name, Reading((self.stream.name,)), seen, schema, b"", makes_rows=False
         )
-        return Joined(stream, shown, schema, reader, step.delay_us)
-
-    # the condition
-
-    def _condition(self) -> Condition:
-        of = self.of
-        sides = (self.inputs[LEFT].relations, self.inputs[RIGHT].relations)
-        script = read_script(of.on, self.file, of.on_place)
-        conditions = Conditions(script, sides)
-        condition = conditions.read(script.words)
-        if of.kind is not JoinKind.INNER and condition.pairs:
-            raise script.bad(
-                f"{condition.pairs[0]} in the ON of a {of.kind} JOIN compares both sides: which "
-                "rows have a partner is decided by equal columns and bounds of time",
-                condition.first_pair,
-                "Put it into WHERE, or use an inner join",
-            )
-        keys = [*self._using(), *condition.keys]
-        low, high, asked = condition.low, condition.high, condition.sides
-        times = conditions.times
-        if of.where:
-            where = read_script(of.where, self.file, of.where_place)
-            more = Conditions(where, sides, conditions.times, is_of_more=True).read(where.words)
-            low, high = condition.bounded(more.low, more.high)
-            keys += more.keys
-            asked = (asked[0] + more.sides[0], asked[1] + more.sides[1])
-        for left, right in self._using():
-            if self._is_time(LEFT, left) and self._is_time(RIGHT, right) and not any(times):
-                low, high = condition.bounded(0, 0)
-                times[:] = [left, right]
-        if not keys:
-            raise self._bad(
-                "a join without equal columns: every row would meet every other",
-                "Write ON x.key = y.key AND ...",
-            )
-        chosen = (times[LEFT], times[RIGHT])
-        return Condition(tuple(keys), low, high, asked, condition.pairs, chosen)
-
-    def _is_time(self, side: int, text: str) -> bool:
-        relations = self.inputs[side].relations
-        return any(text == _column(r, time) for r in relations for time in r.times)
-
-    def _using(self) -> list[tuple[str, str]]:
-        found = []
-        for column in self.of.using:
-            texts = []
-            for each in self.inputs:
-                having = [r for r in each.relations if r.has(column)]
-                if len(having) != 1:
-                    listed = [c for r in each.relations for c in r.columns]
-                    message = f"USING ({column}): {len(having)} columns of that name on one side"
-                    raise self._bad(message, did_you_mean(column, listed))
-                texts.append(_column(having[0], column))
-            found.append((texts[LEFT], texts[RIGHT]))
-        return found
+        return Joined(stream, shown, schema, reader, delay_us)
 
     def _plain(
         self, lefts: Sequence[Relation], rights: Sequence[Relation]
@@ -225,30 +171,6 @@ class _Joining:
             text = left if is_left else right if kind is JoinKind.RIGHT else ""
             yield column.lower(), text or f"coalesce({left}, {right})"
 
-    def _bounds(self, condition: Condition) -> tuple[int, int]:
-        times = [
-            " or ".join(f"{r.alias}.{c}" for r in each.relations for c in sorted(r.times))
-            for each in self.inputs
-        ]
-        if not all(times):
-            raise self._bad(
-                "a join of rows without their event time: nobody knows how long to keep them",
-                "Pass the watermark's column on, as it is, on both sides",
-            )
-        low, high = condition.low, condition.high
-        if self.of.ttl_us is not None:
-            low, high = condition.bounded(-self.of.ttl_us, self.of.ttl_us)
-        if low is None or high is None:
-            what = "bounds" if low is None and high is None else "one of two bounds"
-            raise self._bad(
-                f"a join without {what} of time, between {times[0]} and {times[1]}: its rows would "
-                "be kept for ever",
-                _BOUNDS,
-            )
-        if low > high:
-            raise self._bad("no pair of rows meets the bounds of this join", "See its ON")
-        return low, high
-
     # what is kept
 
     def _kept(self, relation: Relation) -> Relation:
@@ -257,6 +179,15 @@ class _Joining:
         if relation.alias.lower() in of.whole:
             return relation
         columns = tuple(c for c in relation.columns if c.lower() in of.mentioned)
+        return Relation(relation.alias, columns, relation.times)
+
+    def _asked(self, relation: Relation, condition: Condition) -> Relation:
+        """Of a side that does not come out: only with columns that the condition mentions."""
+        words = [
+            w for text in condition.pairs for w in read_script(text, "", self.of.on_place).words
+        ]
+        names = {word.text.lower() for word in words}
+        columns = tuple(c for c in relation.columns if c.lower() in names)
         return Relation(relation.alias, columns, relation.times)
 
     def _view(self, side: int) -> AbstractContextManager[str]:
@@ -268,13 +199,13 @@ class _Joining:
         self,
         condition: Condition,
         kept: tuple[Sequence[Relation], Sequence[Relation]],
-        seen: Stateless,
+        asked: Stateless,
         views: tuple[str, str],
     ) -> JoinPlan:
         types: dict[str, str] = {}
         for number, pair in enumerate(condition.keys):
-            types[f"k{number}"] = self._key_type(pair, views)
-        sides, columns = [], list[str]()
+            types[f"k{number}"] = self.asked.key_type(pair, views)
+        sides, columns, outputs = [], list[str](), list[str]()
         for number, side in enumerate(self.inputs):
             made = self._side(side, number, condition, kept[number])
             listed = ", ".join(f"{text} AS {quoted(name)}" for name, text in made.columns)
@@ -282,17 +213,19 @@ class _Joining:
                 over = f"{views[number]} AS {quoted(side.called)}"
                 frame = self.spark.sql(f"SELECT {listed} FROM {over}")  # noqa: S608  a check
                 types |= {f.name: f.dataType.simpleString() for f in frame.schema}
+            columns += [name for name, _ in made.columns]
             if number == LEFT or self.of.kind.has_pairs:
-                columns += [name for name, _ in made.columns]
+                outputs += [name for name, _ in made.columns]
             sides.append(made)
         pairs = " AND ".join(f"({filled(text, self.stream.variables)})" for text in condition.pairs)
         return JoinPlan(
             (sides[LEFT].filled(self.stream.variables), sides[RIGHT].filled(self.stream.variables)),
             tuple(f"k{number}" for number in range(len(condition.keys))),
             tuple(columns),
+            tuple(outputs),
             types,
             pairs,
-            seen,
+            asked,
         )
 
     def _side(
@@ -311,7 +244,7 @@ class _Joining:
             side.called,
             tuple(pair[number] for pair in condition.keys),
             condition.times[number] or self._time(side),
-            columns if number == LEFT or kind.has_pairs else (),
+            columns,
             "" if is_only else asked,
             asked if is_only else "",
         )
@@ -320,34 +253,6 @@ class _Joining:
         found = [(each, column) for each in side.relations for column in sorted(each.times)]
         relation, column = found[0]
         return f"{quoted(relation.alias)}.{quoted(column)}"
-
-    def _key_type(self, pair: tuple[str, str], views: tuple[str, str]) -> str:
-        """The type that both sides of an equality have."""
-        kinds: list[DataType] = []
-        for number, text in enumerate(pair):
-            over = f"{views[number]} AS {quoted(self.inputs[number].called)}"
-            said = filled(text, self.stream.variables)
-            frame = self.spark.sql(f"SELECT {said} AS x FROM {over}")  # noqa: S608  a check
-            kinds.append(frame.schema[0].dataType)
-        for text, kind in zip(pair, kinds, strict=True):
-            reason = refused_type(kind)
-            if reason is not None:
-                message = f"{text} of type {kind.simpleString()} cannot be a key: {reason}"
-                raise self._bad(message, "")
-        names = [kind.simpleString() for kind in kinds]
-        if names[0] == names[1]:
-            return names[0]
-        if not all(isinstance(kind, NumericType) for kind in kinds):
-            raise self._bad(
-                f"{pair[0]} is {names[0].upper()} and {pair[1]} is {names[1].upper()}",
-                "CAST one of them to the type of the other",
-            )
-        nulls = (f"CAST(NULL AS {name})" for name in names)
-        return (
-            self.spark.sql(f"SELECT coalesce({', '.join(nulls)}) AS x")
-            .schema[0]
-            .dataType.simpleString()
-        )
 
     def _operator(
         self, plan: JoinPlan, arrow: pa.Schema, step: Join, condition: Condition
@@ -369,19 +274,10 @@ class _Joining:
             meanings=meanings,
             late_by=AT,
             rows_schema=_bytes(rows),
-            output_schema=_bytes(pa.schema(sides)),
+            output_schema=_bytes(columns_that_come_out(sides, asks=step.asks)),
             has_timers=step.kind.judges,
             group=len(keys),
         )
-
-    def _bad(self, message: str, advice: str) -> BadPipeline:
-        place: Place = self.of.on_place
-        return bad_at(message, self.file, place, advice)
-
-
-def _column(relation: Relation, name: str) -> str:
-    """A column with its table, in lower case, as conditions have it."""
-    return f"{quoted(relation.alias)}.{quoted(name.lower())}"
 
 
 def same(one: str, other: str) -> bool:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lamina.engine.join_rows import AT, RIGHT
+from lamina.engine.join_asking import asked_of_pairs
+from lamina.engine.join_rows import ALONE, AT, RIGHT
 from lamina.pipeline.join_conditions import Relation
 from lamina.pipeline.plans import Stateless
 from lamina.pipeline.select import quoted
@@ -50,11 +51,12 @@ class JoinSide:
     def sql(self, over: str, names: Sequence[str], types: Types, *, is_right: bool) -> str:
         """Its rows in the form that both sides have; *names* and *types* are of all columns."""
         mine = dict(self.columns)
-        keys = [f"CASE WHEN {self.only} THEN {k} END" if self.only else k for k in self.keys]
+        alone = f"NOT coalesce({self.only}, false)" if self.only else "false"
         listed = [
-            *(f"CAST({key} AS {types[f'k{i}']}) AS k{i}" for i, key in enumerate(keys)),
+            *(f"CAST({key} AS {types[f'k{i}']}) AS k{i}" for i, key in enumerate(self.keys)),
             f"{str(is_right).lower()} AS {RIGHT}",
             f"{self.time} AS {AT}",
+            f"{alone} AS {ALONE}",
             *(
                 f"{mine.get(name, f'CAST(NULL AS {types[name]})')} AS {quoted(name)}"
                 for name in names
@@ -70,10 +72,11 @@ class JoinPlan:
 
     sides: tuple[JoinSide, JoinSide]
     keys: tuple[str, ...]
-    columns: tuple[str, ...]  # flat names of both sides: the rows that come out
+    columns: tuple[str, ...]  # flat names of both sides: what is kept
+    outputs: tuple[str, ...]  # those of them that come out
     types: Types
-    pairs: str  # a condition over what readers see
-    seen: Stateless  # what readers see of the rows
+    pairs: str  # a condition over both sides
+    asked: Stateless  # what the condition sees of the rows
 
     def sql(self, left: str, right: str) -> str:
         """The rows of both sides."""
@@ -83,11 +86,15 @@ class JoinPlan:
         ]
         return " UNION ALL ".join(texts)
 
-    def final(self, view: str, carry: str) -> str:
-        """Pairs that meet the condition; a row of which *carry* is not null comes through."""
-        listed = ", ".join([*map(quoted, self.columns), carry])
-        inner = self.seen.sql(view).replace("SELECT ", f"SELECT {listed}, ", 1)
-        where = f"CASE WHEN {carry} IS NULL THEN {self.pairs} ELSE true END"
+    def final(self, view: str, carry: str, number: str = "") -> str:
+        """Pairs that meet the condition; a row of which *carry* is not null comes through.
+
+        With a *number* rows are judged by it.
+        """
+        listed = ", ".join([*map(quoted, self.outputs), *([number] if number else []), carry])
+        inner = self.asked.sql(view).replace("SELECT ", f"SELECT {listed}, ", 1)
+        pairs = asked_of_pairs(self.pairs) if number else self.pairs
+        where = f"CASE WHEN {carry} IS NULL THEN {pairs} ELSE true END"
         return f"SELECT {listed} FROM ({inner}) WHERE {where}"  # noqa: S608
 
 

@@ -23,6 +23,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from lamina.connectors.file_frames import local
 from lamina.connectors.spark_source import PART, HasParts, KeepsBadRows, Learns, SparkSource
 from lamina.engine.changing import PAIR
+from lamina.engine.join_asking import ASKS
 from lamina.engine.model import (
     Input,
     Seen,
@@ -128,8 +129,8 @@ class SparkRunner:
     ) -> DataFrame:
         """The final projection between the two steps, in the same stage, the result with it."""
         assert stream.state is not None
-        number = PAIR if task.emits_changes else ""
-        numbers = [StructField(PAIR, LongType())] if number else []
+        number = PAIR if task.emits_changes else ASKS if stream.asks else ""
+        numbers = [StructField(number, LongType())] if number else []
         carried = StructType([*stream.state.fields, *numbers, StructField(META, StringType())])
         updated = self._step(carried, columns).over(partials, task)
         text = stream.final(named(updated, f"state of {stream.name}"), META, number)

@@ -17,7 +17,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from lamina.engine.join_rows import AT, RIGHT
+from lamina.engine.join_rows import ALONE, AT, RIGHT
+from lamina.engine.joins import Join
 from lamina.engine.model import OperatorPlan
 from lamina.engine.ports import CHANGE, DELETE, INSERT, NEW, OLD
 from lamina.engine.taking_back import TAKEN_BACK
@@ -132,7 +133,7 @@ class SparkStream:
         if isinstance(self.plan, KeyedPlan):
             return self.plan.outputs
         if isinstance(self.plan, JoinPlan):
-            return None if self.plan.pairs else self.plan.columns
+            return None if self.plan.pairs else self.plan.outputs
         return self.plan.columns if isinstance(self.plan, Aggregation) else None
 
     @property
@@ -141,7 +142,7 @@ class SparkStream:
         if isinstance(self.plan, KeyedPlan):
             return list(self.plan.rows)
         if isinstance(self.plan, JoinPlan):
-            return [*self.plan.keys, RIGHT, AT, *self.plan.columns]
+            return [*self.plan.keys, RIGHT, AT, ALONE, *self.plan.columns]
         assert self.state is not None
         rows = [ROWS] if isinstance(self.plan, Aggregation) and self.plan.time is not None else []
         return [*self.state.names, *rows, *([TAKEN_BACK] if self.changing else [])]
@@ -163,6 +164,12 @@ class SparkStream:
             for column in merge.columns
             if column not in self.own
         )
+
+    @property
+    def asks(self) -> bool:
+        """Whether a join is told behind its task which rows have a partner."""
+        step = self.operator.step if self.operator is not None else None
+        return isinstance(step, Join) and step.asks
 
     @property
     def own(self) -> frozenset[str]:
@@ -244,7 +251,7 @@ class SparkStream:
 
     def final(self, view_name: str, carry: str = "", number: str = "") -> str:
         if isinstance(self.plan, JoinPlan):
-            return self.plan.final(view_name, carry)
+            return self.plan.final(view_name, carry, number)
         assert isinstance(self.plan, Aggregation)
         return self.plan.final(view_name, carry, number)
 

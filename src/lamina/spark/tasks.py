@@ -18,13 +18,15 @@ from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lamina.engine.changing import PAIR, changes_of
+from lamina.engine.join_asking import answered
+from lamina.engine.joins import Join
 from lamina.engine.model import OperatorWork, StreamWork, TaskResult, TaskWork
 from lamina.engine.steps import Timers
 from lamina.engine.task import Updated, output_schema, update_state
 from lamina.engine.typed import as_planned
 from lamina.engine.wire import decode_result, encode_result
 from lamina.errors import Refused
-from lamina.pipeline.model import Emit
+from lamina.pipeline.model import Emit, JoinKind
 
 META = "_lamina"
 RESULT = StructType([StructField("result", StringType())])
@@ -96,7 +98,7 @@ class StageOutput:
         task = task_of(self.work)
         found: list[str] = []
         schema = pa.ipc.read_schema(pa.py_buffer(self.columns))
-        rows = output_rows(self._rows(batches, found), schema)
+        rows = output_rows(self._answered(self._rows(batches, found)), schema)
         staged = self.work.space.stage(task.writer, rows)
         if self.work.operators and len(found) != 1:
             raise Refused(f"{len(found)} results have come for one task of {self.work.stream!r}")
@@ -114,6 +116,14 @@ class StageOutput:
                 found += meta.drop_null().to_pylist()
                 rows = batch.filter(meta.is_null()).drop_columns([META])
             yield rows
+
+    def _answered(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Of a join that asks a condition of both sides: the rows that come out."""
+        joins = (each.plan.step for each in self.work.operators if isinstance(each.plan.step, Join))
+        join = next(joins, None)
+        if join is None or not join.asks:
+            return batches
+        return answered(batches, is_semi=join.kind is JoinKind.SEMI)
 
 
 def output_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
