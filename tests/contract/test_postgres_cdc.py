@@ -439,6 +439,16 @@ def test_a_slot_that_is_gone_or_was_moved(rig: CdcRig) -> None:
         rig.plan(rig.open())
 
 
+def test_a_publication_that_did_not_have_the_table_for_a_while(rig: CdcRig) -> None:
+    """PostgreSQL decodes by the catalogs of the time: such changes are in no log."""
+    rig.epoch(rig.open())
+    rig.run(f"ALTER PUBLICATION {rig.schema} DROP TABLE TABLE_")
+    rig.change("INSERT INTO TABLE_ VALUES (1, 'a', 1, NULL)")
+    rig.run(f"ALTER PUBLICATION {rig.schema} ADD TABLE TABLE_")
+    with pytest.raises(Refused, match="changes that it did not have are not in the log"):
+        rig.plan(rig.open())
+
+
 def test_another_server_is_not_taken_for_the_one_that_was_read(rig: CdcRig) -> None:
     rig.epoch(rig.open())
     for changed, said in (

@@ -58,6 +58,7 @@ class Position:
     table: int  # its OID: a table that was made again has another
     columns: str  # those that were read, with the types they had
     seen: SeenTransactions | None = None  # what the snapshot had, until *lsn* is behind it
+    published: str = ""  # the publication, by its rows in the catalogs
     remembers: bool = False  # the rows up to here are remembered
 
     def written(self) -> dict[str, str]:
@@ -71,6 +72,8 @@ class Position:
         }
         if self.seen is not None:
             fields |= {"seen": self.seen.text, "seen_until": lsn_text(self.seen.until)}
+        if self.published:
+            fields["published"] = self.published
         return fields | ({"rows": _REMEMBERED} if self.remembers else {})
 
     @classmethod
@@ -90,6 +93,7 @@ class Position:
                 table=int(offset["table"]),
                 columns=offset["columns"],
                 seen=seen,
+                published=offset.get("published", ""),
                 remembers=offset.get("rows") == _REMEMBERED,
             )
         except (KeyError, ValueError) as error:

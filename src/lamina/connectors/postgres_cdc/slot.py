@@ -121,6 +121,12 @@ class Slots:
             )
         if row["oid"] != at.table:
             yield self._refused("the table was dropped, and another one has its name", ANEW)
+        if at.published and at.published != row["published_as"]:
+            yield self._refused(
+                f"the publication {self._wanted.publication!r} was changed or made anew since the "
+                "table was read: changes that it did not have are not in the log",
+                ANEW,
+            )
 
     def renew(self, seen: Seen, at: Position) -> int:
         """A slot to begin again with, in the place of one of ours: what it returns can be read on.

@@ -224,6 +224,7 @@ class PostgresChanges(JournalSource):
             table=seen.row["oid"],
             columns=types_text(seen.types),
             seen=taken[0],
+            published=seen.row["published_as"],
         )
         return self._range(start, end, journal, rows)
 

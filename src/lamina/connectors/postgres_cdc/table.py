@@ -39,6 +39,9 @@ SELECT json_build_object(
     'may_replicate', (SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user),
     'slot', (SELECT to_json(s) FROM pg_replication_slots s WHERE slot_name = $1),
     'publication', (SELECT to_json(p) FROM pg_publication p WHERE pubname = $2),
+    'published_as', (SELECT concat_ws(':', p.oid, p.xmin, r.oid) FROM pg_publication p
+                       LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = at.oid
+                      WHERE p.pubname = $2),
     'published', (SELECT to_json(t) FROM pg_publication_tables t
                    WHERE pubname = $2 AND schemaname = $3 AND tablename = $4),
     'oid', at.oid::bigint, 'kind', at.relkind, 'identity', at.relreplident,
