@@ -149,6 +149,9 @@ class SourceKind:
     bad_rows: str = "file STRING, text STRING"  # what is kept of a row that cannot be read
     changes: bool = False
     """Its rows are changes: frames have the column CHANGE, the option `keys` tells rows apart."""
+    by_key: Callable[[Given], bool] = lambda _: False
+    """Its rows are versions of rows by key, as engine/last_versions.py has them: the pipeline makes
+    changes of them, and the option `keys` tells rows apart."""
     skips_lost: bool = False  # it can go on behind rows that are gone (--skip-lost)
     jars: Callable[[Given], tuple[str, ...]] = lambda _: ()  # of Spark's project, by artifact
 

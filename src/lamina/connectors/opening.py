@@ -116,11 +116,23 @@ def named_place(lost: str) -> tuple[str, str]:
 def changing_sources(pipeline: Pipeline, *, file: str = "pipeline") -> dict[str, tuple[str, ...]]:
     """The sources whose rows are changes, by name, and the columns that tell their rows apart."""
     kinds = {name: source_kind(source.format) for name, source in pipeline.sources.items()}
-    return {
-        name: read_options(pipeline.sources[name], kind, Path(), file=file).columns(KEYS.name)
+    given = {
+        name: (kind, read_options(pipeline.sources[name], kind, Path(), file=file))
         for name, kind in kinds.items()
-        if kind is not None and kind.changes
+        if kind is not None and (kind.changes or KEYS.name in (each.name for each in kind.options))
     }
+    return {
+        name: options.columns(KEYS.name)
+        for name, (kind, options) in given.items()
+        if kind.changes or kind.by_key(options)
+    }
+
+
+def keyed_sources(pipeline: Pipeline, *, file: str = "pipeline") -> dict[str, tuple[str, ...]]:
+    """Those of `changing_sources` whose rows are versions by key."""
+    changing = changing_sources(pipeline, file=file)
+    kinds = {name: source_kind(pipeline.sources[name].format) for name in changing}
+    return {name: changing[name] for name, kind in kinds.items() if kind and not kind.changes}
 
 
 def bad_rows_ddl(source: DeclaredSource, *, file: str = "pipeline") -> str:

@@ -14,7 +14,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from lamina.connectors.opening import bad_row_streams, bad_rows_ddl, changing_sources
+from lamina.connectors.opening import (
+    bad_row_streams,
+    bad_rows_ddl,
+    changing_sources,
+    keyed_sources,
+)
 from lamina.engine.plans import EnginePlan, StreamPlan
 from lamina.engine.ports import Change, Output
 from lamina.engine.timers import with_timers
@@ -35,6 +40,7 @@ from lamina.spark.compiling_frames import compile_frames
 from lamina.spark.compiling_groups import INPUT, Groups
 from lamina.spark.compiling_joins import compile_join
 from lamina.spark.compiling_keyed import compile_keyed
+from lamina.spark.compiling_versions import compile_versions
 from lamina.spark.frames import view
 from lamina.spark.internals import arrow_schema, empty_frame, is_aggregate
 from lamina.spark.known import Known, change_of, ends_of, output_of, times_of
@@ -60,6 +66,7 @@ def compile_pipeline(
     register_functions(spark, pipeline, file=file)
     own = OwnAggregates.of(spark, pipeline, file=file)
     compiler = _Compiler(spark, pipeline, file, own)
+    compiler.add_versions()
     for each in order:
         compiler.add(pipeline.streams[each])
     kept = bad_row_streams(pipeline)
@@ -80,7 +87,7 @@ def compile_pipeline(
         },
         by_clock=frozenset(s.name for s in pipeline.sources.values() if goes_by_clock(s)),
         connectors={source.name: source.format for source in pipeline.sources.values()},
-        changing=frozenset(changing_sources(pipeline, file=file)),
+        changing=frozenset(changing_sources(pipeline, file=file)) - set(compiler.by_key),
     )
     return plan, compiler.streams
 
@@ -92,6 +99,7 @@ class _Compiler:
     file: str
     own: OwnAggregates
     named: dict[str, str] = field(init=False)
+    by_key: dict[str, tuple[str, ...]] = field(init=False)  # sources of versions, and their keys
     streams: dict[str, SparkStream] = field(default_factory=dict)
     plans: list[StreamPlan] = field(default_factory=list)
     selects: dict[str, Json] = field(default_factory=dict)
@@ -100,6 +108,7 @@ class _Compiler:
     def __post_init__(self) -> None:
         pipeline = self.pipeline
         changing = changing_sources(pipeline, file=self.file)
+        self.by_key = keyed_sources(pipeline, file=self.file)
         self.named = {each.lower(): each for each in (*pipeline.sources, *pipeline.streams)}
         self._known = {
             name: Known(
@@ -113,6 +122,17 @@ class _Compiler:
             )
             for name, source in pipeline.sources.items()
         }
+
+    def add_versions(self) -> None:
+        """Of each source of versions by key a stream that makes changes of them, in its place."""
+        for name, keys in self.by_key.items():
+            source, known = self.pipeline.sources[name], self._known[name]
+            made = compile_versions(self.spark, source, known.schema, keys, self.file)
+            self._known[name] = replace(known, schema=made.versions, change=Change.APPEND)
+            stream = Stream(made.stream.name, "", place=source.place)
+            self._add(made.stream, stream, known.meaning, known.sources, made.output)
+            self.named[name.lower()] = made.stream.name
+            self._known[made.stream.name] = known
 
     def add(self, stream: Stream) -> None:
         """Compile a stream over what is known so far."""

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-unt
 from pyspark.errors import PySparkException
 
 from lamina.connectors.json_text import SEVERAL
-from lamina.connectors.kafka.values import UNKNOWN_SCHEMA, UNREADABLE
+from lamina.connectors.kafka.values import UNKNOWN_SCHEMA, UNREADABLE, UNREADABLE_CHANGE
 from lamina.connectors.text_rows import UNREADABLE_LINE
 from lamina.errors import (
     AccessDenied,
@@ -48,6 +48,9 @@ _UNREAD = re.compile(
 _NO_PATH = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (\S+?)\.(?:\s|$)")
 _SEVERAL = re.compile(rf"{SEVERAL} (\S+) (.*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
 _RECORD = re.compile(rf"{UNREADABLE} (\S+) (\d+) (\d+) ?(.*?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
+_CHANGED = re.compile(
+    rf"{UNREADABLE_CHANGE} (\S+) (\d+) (\d+) ?(.*?)(?: SQLSTATE: \w+)?$", re.MULTILINE
+)
 _SCHEMA = re.compile(rf"{UNKNOWN_SCHEMA} [0-9A-F]{{8}}")
 _KAFKA = re.compile(
     r"org\.apache\.kafka\.common\.errors\.(?:\w*Timeout|Disconnect|Network|BrokerNotAvailable|"
@@ -124,6 +127,12 @@ def _of_kafka(text: str) -> LaminaError | None:
     """What executors could not read from Kafka; None if it is anything else."""
     if schema := _SCHEMA.search(text):
         return Refused(schema[0], advice=NOTHING)
+    if change := _CHANGED.search(text):
+        return Refused(
+            f"a change cannot be read: {change[4]}"[:LENGTH_MAX],
+            where=f"topic {change[1]}, partition {change[2]}, offset {change[3]}",
+            advice=NOTHING,
+        )
     if denied := _DENIED.search(text):
         message = f"executors may not read from Kafka: {denied[1]}"
         return AccessDenied(message, advice=f"Check user, password and rights. {NOTHING}")

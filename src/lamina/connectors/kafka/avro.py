@@ -41,7 +41,7 @@ _UNKNOWN = re.compile(rf"{UNKNOWN_SCHEMA} ([0-9A-F]{{8}})\b")
 _WIDER = ((IntegerType, LongType), (FloatType, DoubleType), (IntegerType, DoubleType))
 ASK_AGAIN_S = 5.0
 _FRAME = 5
-_READ = "_lamina_read"
+READ = "_lamina_read"
 _ALL = (1 << 31) - 1
 
 
@@ -77,12 +77,10 @@ class AvroColumns:
             )
 
         # What cannot be read is a record of nulls to Spark: one of ours would not be.
-        options = {"mode": "PERMISSIVE", "avroSchema": _with_mark(schema)}
+        options = {"mode": "PERMISSIVE", "avroSchema": with_mark(schema)}
         record = from_avro(data, schema, options)
         return F.get(
-            F.transform(
-                F.array(record), lambda each: F.when(each[_READ].isNotNull(), picked(each))
-            ),
+            F.transform(F.array(record), lambda each: F.when(each[READ].isNotNull(), picked(each))),
             F.lit(0),
         )
 
@@ -107,7 +105,7 @@ class AvroColumns:
             field = by_name.get(column.name.lower())
             if field is None:
                 continue
-            if not _fits(field.dataType, column.dataType):
+            if not fits(field.dataType, column.dataType):
                 raise self._refused(
                     f"the column {column.name!r} is {column.dataType.simpleString()}, and in "
                     f"{what} it is {field.dataType.simpleString()}"
@@ -204,14 +202,14 @@ class FramedAvro(AvroColumns):
         return found
 
 
-def _with_mark(schema: str) -> str:
+def with_mark(schema: str) -> str:
     """The schema with a field more, which no record has: its default says that one was read."""
     record = json.loads(schema)
-    mark = {"name": _READ, "type": "int", "default": 1}
+    mark = {"name": READ, "type": "int", "default": 1}
     return json.dumps({**record, "fields": [*record["fields"], mark]})
 
 
-def _fits(found: DataType, wanted: DataType) -> bool:
+def fits(found: DataType, wanted: DataType) -> bool:
     """Whether all values of one type are values of the other."""
     narrow = any(isinstance(found, a) and isinstance(wanted, b) for a, b in _WIDER)
     return narrow or _nullable(found) == _nullable(wanted)

@@ -43,10 +43,8 @@ from lamina.connectors.spark_source import PART
 from lamina.errors import LaminaError
 from lamina.pipeline.model import Column as Definition
 
-_ROW = "_lamina_row"
-_PLACE = ("topic", "partition", "offset")
-
-
+PARSED = "_lamina_row"
+PLACES = ("topic", "partition", "offset")
 FETCH_WAIT_MS = "10"
 
 
@@ -96,7 +94,7 @@ class KafkaFrames:
         if not read:
             return spark.createDataFrame([], KAFKA.bad_rows)
         records = self._records(spark, read)
-        return records.where(self._is_bad).select(*_PLACE, "key", F.col(VALUE).alias("bytes"))
+        return records.where(self._is_bad).select(*PLACES, "key", F.col(VALUE).alias("bytes"))
 
     # reading
 
@@ -169,13 +167,13 @@ class KafkaFrames:
     @cached_property
     def _needed(self) -> list[str]:
         asked = [name for name in ("timestamp", "timestampType", "headers") if self._has(name)]
-        return [*_PLACE, "key", VALUE, *asked]
+        return [*PLACES, "key", VALUE, *asked]
 
     @cached_property
     def _parsed(self) -> Column:
         if not value_columns(self._context):
-            return F.lit(None).alias(_ROW)
-        return F.when(F.monotonically_increasing_id() >= 0, self._values.row()).alias(_ROW)
+            return F.lit(None).alias(PARSED)
+        return F.when(F.monotonically_increasing_id() >= 0, self._values.row()).alias(PARSED)
 
     @cached_property
     def _is_bad(self) -> Column:
@@ -183,7 +181,7 @@ class KafkaFrames:
         bad = F.lit(False)
         if value_columns(self._context):
             bad = F.col(VALUE).isNotNull() & F.coalesce(
-                self._values.is_bad(F.col(_ROW)), F.lit(True)
+                self._values.is_bad(F.col(PARSED)), F.lit(True)
             )
         if any(_is_text_key(column) for column in self._context.source.columns):
             bad |= F.col("key").isNotNull() & ~F.is_valid_utf8(F.col("key").cast("string"))
@@ -194,7 +192,7 @@ class KafkaFrames:
         if self._keeps_bad_rows:
             return ~self._is_bad
         shown = F.regexp_replace(self._values.shown(), r"\p{Cntrl}", " ")
-        said = F.concat_ws(" ", F.lit(UNREADABLE), *map(F.col, _PLACE), shown)
+        said = F.concat_ws(" ", F.lit(UNREADABLE), *map(F.col, PLACES), shown)
         stop = F.raise_error(said).cast("boolean")
         return F.when(self._is_bad, stop).otherwise(F.lit(True))
 
@@ -205,7 +203,7 @@ class KafkaFrames:
 
 def _column(column: Definition) -> Column:
     if not column.metadata:
-        return F.col(_ROW)[column.name].alias(column.name)
+        return F.col(PARSED)[column.name].alias(column.name)
     return F.col(column.metadata.lower()).cast(bare_type(column)).alias(column.name)
 
 

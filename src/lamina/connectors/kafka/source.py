@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lamina.clock import SystemClock
 from lamina.connectors.kafka.broker import ANSWER_S, FIRST_ANSWER_S, Broker
+from lamina.connectors.kafka.debezium_kind import is_debezium
 from lamina.connectors.kafka.planning import (
+    GIVEN,
     Bounds,
     Loss,
     Part,
@@ -34,6 +36,7 @@ from lamina.connectors.kafka.source_kind import (
     IDLE_AFTER,
     MAX_OFFSETS,
     PATTERN,
+    STARTING,
     assigned_of,
     client_settings,
     starting_of,
@@ -136,6 +139,8 @@ class KafkaSource:
             self._accepted = (start, [])
         topics, known = self._found_topics(Position.read(start))
         bounds = self._broker.bounds(self._parts(topics))
+        if not known.started and is_debezium(self._context.given):
+            self._check_whole(bounds)
         at = begin(known, topics, bounds, self._starting)
         return self._whole(at, bounds), bounds
 
@@ -203,9 +208,10 @@ class KafkaSource:
 
     @cached_property
     def _frames(self) -> KafkaFrames:
+        from lamina.connectors.kafka.debezium_frames import DebeziumFrames  # noqa: PLC0415  an extra
         from lamina.connectors.kafka.frames import KafkaFrames  # noqa: PLC0415  an extra
 
-        return KafkaFrames(self._context)
+        return (DebeziumFrames if is_debezium(self._context.given) else KafkaFrames)(self._context)
 
     def _limit(self, limits: Limits) -> int | None:
         ours = self._context.given.declared.get(MAX_OFFSETS)
@@ -264,6 +270,8 @@ class KafkaSource:
         if not new or self._context.given.switch(COMPACTED):
             return
         advice = f"With {COMPACTED} 'true' it is read; docs/connectors.md says what that costs"
+        if is_debezium(self._context.given):
+            advice = "Compaction may take a delete away before it is read: cleanup.policy=delete"
         try:
             policies = self._broker.policies(new)
         except AccessDenied as error:
@@ -295,10 +303,24 @@ class KafkaSource:
             at = self._skipped(loss)
         return at
 
+    def _check_whole(self, bounds: Mapping[Part, Bounds]) -> None:
+        """Of changes nothing may be missing at the beginning, unless a person has named it."""
+        for (topic, number), each in sorted(bounds.items()):
+            if each.earliest > 0 and self._starting.word != GIVEN:
+                raise Refused(
+                    f"the source {self.name!r}: partition {number} of the topic {topic!r} begins "
+                    f"at offset {each.earliest}: the changes before it are gone, and rows that "
+                    "they made would be missing",
+                    where=self._servers,
+                    advice="Take a new snapshot into a new topic, with retention.ms=-1. If a whole "
+                    f"snapshot follows, name where it begins: {STARTING} with JSON",
+                )
+
     def _skipped(self, loss: Loss) -> Position:
         """Where to go on behind what is lost. Refused unless a person has said so; and as long as
         a broker may have been restarted just now, for `_patiently` to look again."""
         is_named = loss.back in self._context.go_back if loss.back else self._skips_lost
+        is_named = is_named and not is_debezium(self._context.given)
         was_accepted = loss.message in (each.message for each in self._accepted[1])
         if not (is_named or was_accepted) or self._broker.is_shaken:
             raise self._refused(loss.message, f"{self.name}:{loss.back}" if loss.back else "")
@@ -306,6 +328,14 @@ class KafkaSource:
         return loss.skipped
 
     def _refused(self, message: str, back: str = "") -> Refused:
+        if is_debezium(self._context.given):
+            advice = (
+                "A table whose changes are lost cannot be followed: take a new snapshot into a "
+            )
+            advice += "new topic (docs/connectors.md, Debezium)"
+            return Refused(
+                f"the source {self.name!r}: {message}", where=self._servers, advice=advice
+            )
         advice = (
             "Restore the rows, or accept that they are lost: `lamina run --skip-lost "
             f"{back or self.name}` goes on with what is there. "

@@ -7,6 +7,12 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from lamina.connectors.kafka.debezium_kind import (
+    DEBEZIUM,
+    DEBEZIUM_AVRO,
+    check_debezium,
+    is_debezium,
+)
 from lamina.connectors.kafka.planning import EARLIEST, GIVEN, LATEST, Part, Starting
 from lamina.connectors.kafka.security import (
     NAMES,
@@ -18,6 +24,7 @@ from lamina.connectors.kafka.security import (
     check_security,
     unknown_setting,
 )
+from lamina.connectors.keyed_options import KEYS
 from lamina.connectors.kinds import (
     BAD_ROWS_PATH,
     DeclaredOption,
@@ -41,7 +48,7 @@ STARTING = "startingOffsets"
 MIN_PARTITIONS, MAX_OFFSETS = "minPartitions", "maxOffsetsPerTrigger"
 FORMAT, AVRO_SCHEMA = "format", "avroSchema"
 IDLE_AFTER, COMPACTED, FAIL_ON_LOSS = "idle_after", "compacted", "failOnDataLoss"
-FORMATS = ("json", "csv", "avro", "raw")
+FORMATS = ("json", "csv", "avro", "raw", *DEBEZIUM)
 METADATA: Mapping[str, tuple[str, ...]] = {
     "key": ("string", "binary"),
     "headers": ("array<struct<key:string,value:binary>>",),
@@ -247,12 +254,16 @@ def _check_format(context: SourceContext) -> None:
         message = f"has the format avro, and {' and '.join(ways) or 'no schema'}"
         advice = f"Write {AVRO_SCHEMA} '...' for plain Avro, or {REGISTRY} for framed Avro"
         raise _bad(context, message, advice)
-    if format_ != "avro" and (ways or given.text(REGISTRY_LOGIN)):
+    if format_ == DEBEZIUM_AVRO and ways != [REGISTRY]:
+        message = f"has the format {format_}, and {' and '.join(ways) or 'no registry'}"
+        raise _bad(context, message, f"Write {REGISTRY} '...'")
+    if format_ not in ("avro", DEBEZIUM_AVRO) and (ways or given.text(REGISTRY_LOGIN)):
         message = f"has {(ways or [REGISTRY_LOGIN])[0]}, and the format {format_}"
         raise _bad(context, message, f"Write {FORMAT} 'avro', or leave it out")
     if given.text(AVRO_SCHEMA) and not isinstance(_json(given.text(AVRO_SCHEMA)), dict):
         raise _bad(context, f"has an {AVRO_SCHEMA} that is not a record in JSON", "Repair it")
     check_registry_url(context.source, given.file)
+    check_debezium(context)
 
 
 def _bad(context: SourceContext, message: str, advice: str) -> BadPipeline:
@@ -265,7 +276,7 @@ def _written(context: SourceContext, name: str) -> str:
 
 
 def _jars(given: Given) -> tuple[str, ...]:
-    avro = ("spark-avro",) if given.text(FORMAT) == "avro" else ()
+    avro = ("spark-avro",) if given.text(FORMAT) in ("avro", DEBEZIUM_AVRO) else ()
     return ("spark-sql-kafka-0-10", *avro)
 
 
@@ -287,7 +298,17 @@ OPTIONS = (
     DeclaredOption(
         MAX_OFFSETS, "Most offsets that one epoch reads, of all partitions", OptionType.NUMBER
     ),
-    DeclaredOption(FORMAT, "`json`, `csv`, `avro` or `raw`", default="json", choices=FORMATS),
+    DeclaredOption(
+        FORMAT,
+        "`json`, `csv`, `avro` or `raw`; `debezium-json` or `debezium-avro`: changes of a table",
+        default="json",
+        choices=FORMATS,
+    ),
+    DeclaredOption(
+        KEYS.name,
+        "Primary key of the table, with the formats of Debezium",
+        OptionType.COLUMNS,
+    ),
     DeclaredOption(AVRO_SCHEMA, "Schema of plain Avro values, in JSON"),
     DeclaredOption(REGISTRY, "Schema Registry of framed Avro values"),
     DeclaredOption(REGISTRY_LOGIN, "Its login, `user:password`", OptionType.SECRET),
@@ -319,5 +340,6 @@ KAFKA = SourceKind(
     metadata=METADATA,
     bad_rows="topic STRING, partition INT, offset BIGINT, key BINARY, bytes BINARY",
     skips_lost=True,
+    by_key=is_debezium,
     jars=_jars,
 )

@@ -21,6 +21,7 @@ from lamina.pipeline.model import Column as Definition
 CORRUPT = "_lamina_corrupt"
 VALUE = "value"
 UNREADABLE = "lamina: unreadable record"
+UNREADABLE_CHANGE = "lamina: unreadable change"
 UNKNOWN_SCHEMA = "lamina: unknown Avro schema"
 """How errors of tasks begin, for whoever reads them on the driver."""
 
