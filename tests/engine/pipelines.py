@@ -20,7 +20,7 @@ from lamina.clock import Clock
 from lamina.engine.engine import Engine, EnginePlan, EngineSettings, EpochReport, StreamPlan
 from lamina.engine.model import Offset, OperatorPlan, SourceRange
 from lamina.engine.opening import open_engine
-from lamina.engine.ports import Limits, Runner, Sink, Source, SourceMemory
+from lamina.engine.ports import Limits, Runner, Sink, Source, SourceMemory, Table
 from lamina.engine.steps import Merges
 from lamina.pipeline.model import Emit
 from lamina.recovery import RecoveryConfig
@@ -193,6 +193,9 @@ class World:
     def sources(self) -> dict[str, Source]:
         return {name: ListSource(name, rows) for name, rows in self.data.items()}
 
+    def references(self) -> dict[str, Table]:
+        return {}
+
     def read(self, wanted: SourceRange) -> pa.Table:
         rows = self.data[wanted.source]
         return table_of(rows[int(wanted.start["row"]) : int(wanted.end["row"])])
@@ -222,6 +225,7 @@ class World:
             runner=self.runner(fail_point),
             sources=self.sources(),
             sinks=sinks or self.sinks(),
+            tables=self.references(),
             settings=settings,
             recovery=recovery,
             clock=clock,

@@ -23,7 +23,7 @@ LIST_EVERY = "list_every"
 _KEEP = f"A row that cannot be read stops the epoch; with {BAD_ROWS_PATH} 'a/folder' it is kept"
 _WHOLE = "Every file of the folder is read once, completely; names that begin with _ are ignored"
 _BY_NAME = "Columns in the names of folders, as in day=2024-01-01/, are found by their names"
-_REFUSED = {
+REFUSED = {
     "__globpaths__": _WHOLE,
     "basepath": _BY_NAME,
     "mode": _KEEP,
@@ -83,7 +83,7 @@ def _kind(name: str, doc: str, *options: DeclaredOption, **refused: str) -> Sour
         f"{doc} files in a folder; each file is read once, oldest first",
         open=_open,
         options=(_PATH, *options, _LIST_EVERY, *STORE_OPTIONS),
-        refused={**_REFUSED, **refused},
+        refused={**REFUSED, **refused},
         check=_check,
         further=f"Options of Spark's {doc} reader are passed on",
     )

@@ -1,4 +1,4 @@
-"""What a connector is: a `SourceKind` or a `SinkKind`, declared in a file of its own.
+"""What a connector is: a `SourceKind`, a `SinkKind` or a `TableKind`, in a file of its own.
 
 The declaration is all there is: `lamina check`, the errors for options and the tables in the docs
 come from it. `check` looks at what the pipeline says and at nothing else; `open` comes when the
@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from lamina.connectors.spark_source import MakeStep, SparkSource
-    from lamina.engine.ports import Output, Sink
-    from lamina.pipeline.model import DeclaredSink, DeclaredSource
+    from lamina.engine.ports import Output, Sink, Table
+    from lamina.pipeline.model import DeclaredSink, DeclaredSource, DeclaredTable
     from lamina.workspace.base import Notes
 
 BAD_ROWS_PATH = "bad_rows_path"
@@ -111,6 +113,10 @@ class SourceContext:
     notes: Notes | None = None  # of the pipeline's workspace, for what a source makes outside
     scratch: Path | None = None  # a folder that tasks see; what is in it need not survive
 
+    @property
+    def of(self) -> DeclaredSource:
+        return self.source
+
 
 @dataclass(frozen=True, slots=True)
 class SinkContext:
@@ -121,6 +127,20 @@ class SinkContext:
     notes: Notes  # of the pipeline's workspace, for what the sink itself cannot remember
     out: TextIO  # for people
     output: Output | None = None  # None: it is only asked where it stands
+
+
+@dataclass(frozen=True, slots=True)
+class TableContext:
+    """What a table is checked and opened with."""
+
+    table: DeclaredTable
+    given: Given
+    scratch: Path | None = None  # a folder of its own that tasks see; it need not survive
+    spark: SparkSession | None = None  # for tables that Spark reads
+
+    @property
+    def of(self) -> DeclaredTable:
+        return self.table
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,3 +190,28 @@ class SinkKind:
     further_prefix: str = ""
     check: Callable[[DeclaredSink, Given], object] = lambda *_: None
     extra: Extra | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Peeked:
+    """What can be told of a table without reading it."""
+
+    version: str  # for people
+    size: int | None = None  # bytes, as they are stored
+
+
+@dataclass(frozen=True, slots=True)
+class TableKind:
+    """A way to read reference data, version by version."""
+
+    name: str
+    doc: str
+    open: Callable[[TableContext], Table]
+    options: tuple[DeclaredOption, ...] = ()
+    check: Callable[[TableContext], object] = lambda _: None
+    refused: Mapping[str, str] = field(default_factory=dict)
+    further: str = ""
+    further_prefix: str = ""
+    extra: Extra | None = None
+    peek: Callable[[TableContext], Peeked | None] = lambda _: None
+    """For `lamina check`: None if the table is not there, or cannot be asked in a moment."""

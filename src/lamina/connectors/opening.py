@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, TextIO
 
 from lamina.connectors.folder import is_passed_over
+from lamina.connectors.installed import check_installed
 from lamina.connectors.keyed_options import KEYS
 from lamina.connectors.kinds import (
     BAD_ROWS_PATH,
@@ -26,6 +26,7 @@ from lamina.connectors.kinds import (
     SourceContext,
     SourceKind,
 )
+from lamina.connectors.opening_tables import check_table, folders_of
 from lamina.connectors.options import option_of, read_options
 from lamina.connectors.registry import sink_kind, sink_names, source_kind, source_names
 from lamina.connectors.store_options import shared_options
@@ -46,6 +47,8 @@ def check_connectors(pipeline: Pipeline, folder: Path, *, file: str = "pipeline"
     _check_names(pipeline, file)
     for source in pipeline.sources.values():
         check_source(source, folder, file=file)
+    for table in pipeline.tables.values():
+        check_table(table, folder, file=file)
     writers: dict[PurePath, str] = {}
     for sink in sinks_of(pipeline):
         check_sink(sink, folder, file=file)
@@ -55,7 +58,11 @@ def check_connectors(pipeline: Pipeline, folder: Path, *, file: str = "pipeline"
                 message = f"{other!r} and {sink.name!r} would write into the same folder"
                 raise bad_at(message, file, sink.place, "Give each a path of its own")
             for source in pipeline.sources.values():
-                _check_not_read(sink, path, source, folder, file)
+                read = _folders(source, OptionType.INPUT, folder, file)
+                _check_not_read(sink, path, f"the source {source.name!r}", read, file)
+            for table in pipeline.tables.values():
+                read = folders_of(table, folder, file=file)
+                _check_not_read(sink, path, f"the table {table.name!r}", read, file)
 
 
 def check_source(source: DeclaredSource, folder: Path, *, file: str = "pipeline") -> SourceContext:
@@ -64,7 +71,7 @@ def check_source(source: DeclaredSource, folder: Path, *, file: str = "pipeline"
     context = SourceContext(source, read_options(source, kind, folder, file=file))
     _check_metadata(source, kind, file)
     kind.check(context)
-    _check_installed(source, kind, file)
+    check_installed(source, kind, file)
     return context
 
 
@@ -73,7 +80,7 @@ def check_sink(sink: DeclaredSink, folder: Path, *, file: str = "pipeline") -> G
     kind = _sink_kind(sink, file)
     given = read_options(sink, kind, folder, file=file)
     kind.check(sink, given)
-    _check_installed(sink, kind, file)
+    check_installed(sink, kind, file)
     return given
 
 
@@ -242,7 +249,8 @@ def _bad_rows(source: DeclaredSource) -> DeclaredSink:
 
 def _check_names(pipeline: Pipeline, file: str) -> None:
     """The streams of bad rows are in the one space of names, too."""
-    named = {name.lower() for name in (*pipeline.sources, *pipeline.streams, *pipeline.sinks)}
+    every = (*pipeline.sources, *pipeline.tables, *pipeline.streams, *pipeline.sinks)
+    named = {name.lower() for name in every}
     for name, source in bad_row_streams(pipeline).items():
         if name.lower() in named:
             message = f"{name!r} is the stream of what {source.name!r} cannot read"
@@ -250,13 +258,13 @@ def _check_names(pipeline: Pipeline, file: str) -> None:
 
 
 def _check_not_read(
-    sink: DeclaredSink, path: PurePath, source: DeclaredSource, folder: Path, file: str
+    sink: DeclaredSink, path: PurePath, reader: str, folders: Iterable[PurePath], file: str
 ) -> None:
-    """Output that a source takes for input would come back for ever."""
-    for read in _folders(source, OptionType.INPUT, folder, file):
+    """Output that is taken for input would come back for ever."""
+    for read in folders:
         if path.is_relative_to(read) and not is_passed_over(path.relative_to(read)):
             raise bad_at(
-                f"{sink.name!r} would write into the folder that the source {source.name!r} reads",
+                f"{sink.name!r} would write into the folder that {reader} reads",
                 file,
                 sink.place,
                 "Use another folder, or one whose name begins with _ (those are ignored)",
@@ -307,26 +315,6 @@ def _type_of(column: Column) -> str:
     """In one spelling, without NOT NULL."""
     text = re.sub(r"\s+not\s+null\s*$", "", column.type.lower())
     return re.sub(r"\s*([<>:,])\s*", r"\1", text.strip())
-
-
-def _check_installed(
-    of: DeclaredSource | DeclaredSink, kind: SourceKind | SinkKind, file: str
-) -> None:
-    """BadPipeline if the packages of a kind are not here; nothing is imported."""
-    if kind.extra is None:
-        return
-    for module in kind.extra.modules:
-        if not _is_installed(module):
-            advice = f"pip install 'lamina[{kind.extra.name}]'"
-            message = f"{of.name!r} needs the Python package {module}, which is not installed"
-            raise bad_at(message, file, of.place, advice)
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # the package that it would be in
-        return False
 
 
 def _source_kind(source: DeclaredSource, file: str) -> SourceKind:

@@ -1,4 +1,4 @@
-"""Options of sources and sinks, as their kinds declare them: names in any case, typed values."""
+"""Options as the kinds of sources, tables and sinks declare them: typed, names in any case."""
 
 from __future__ import annotations
 
@@ -6,19 +6,28 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from lamina.connectors.kinds import DeclaredOption, Given, OptionType, SinkKind, SourceKind, Value
+from lamina.connectors.kinds import (
+    DeclaredOption,
+    Given,
+    OptionType,
+    SinkKind,
+    SourceKind,
+    TableKind,
+    Value,
+)
 from lamina.errors import BadPipeline, UsageError
 from lamina.pipeline.intervals import UNITS_US, delay_us
-from lamina.pipeline.model import DeclaredSink, DeclaredSource, Option
+from lamina.pipeline.model import DeclaredSink, DeclaredSource, DeclaredTable, Option
 from lamina.pipeline.tokens import bad_at
 from lamina.store.address import REMOTE_SCHEMES, Address
 
+Declared = DeclaredSource | DeclaredSink | DeclaredTable
+Kind = SourceKind | SinkKind | TableKind
+_CALLED = {DeclaredSource: "source", DeclaredSink: "sink", DeclaredTable: "table"}
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|(?:file|dbfs|hdfs|s3a?|gs|abfss?|wasbs?):")
 
 
-def read_options(
-    of: DeclaredSource | DeclaredSink, kind: SourceKind | SinkKind, folder: Path, *, file: str
-) -> Given:
+def read_options(of: Declared, kind: Kind, folder: Path, *, file: str) -> Given:
     """BadPipeline at the first that is not as *kind* declares it; *folder* is the pipeline's.
 
     An option that nobody looks at would be ignored silently, so it is refused.
@@ -41,21 +50,16 @@ def read_options(
     return Given(file, there, further, folder)
 
 
-def option_of(of: DeclaredSource | DeclaredSink, name: str) -> Option | None:
+def option_of(of: Declared, name: str) -> Option | None:
     """An option, however its name is written."""
     return next((each for key, each in of.options.items() if key.lower() == name.lower()), None)
 
 
-def bad_option(
-    of: DeclaredSource | DeclaredSink, message: str, file: str, advice: str
-) -> BadPipeline:
-    kind = "source" if isinstance(of, DeclaredSource) else "sink"
-    return bad_at(f"the {kind} {of.name!r} {message}", file, of.place, advice)
+def bad_option(of: Declared, message: str, file: str, advice: str) -> BadPipeline:
+    return bad_at(f"the {_CALLED[type(of)]} {of.name!r} {message}", file, of.place, advice)
 
 
-def _value(
-    of: DeclaredSource | DeclaredSink, declared: DeclaredOption, folder: Path, file: str
-) -> Value | None:
+def _value(of: Declared, declared: DeclaredOption, folder: Path, file: str) -> Value | None:
     name, option = declared.name, option_of(of, declared.name)
     if option is None or (declared.required and not option.value):
         if declared.required:
@@ -80,7 +84,7 @@ _EXAMPLES = {
 
 
 def _folder(
-    of: DeclaredSource | DeclaredSink,
+    of: Declared,
     declared: DeclaredOption,
     option: Option,
     file: str,
@@ -107,9 +111,7 @@ def _folder(
         raise bad_option(of, message, file, advice) from error
 
 
-def _text(
-    of: DeclaredSource | DeclaredSink, declared: DeclaredOption, option: Option, file: str
-) -> str:
+def _text(of: Declared, declared: DeclaredOption, option: Option, file: str) -> str:
     if not declared.choices:
         return option.value
     if option.value.strip().lower() not in declared.choices:
@@ -118,9 +120,7 @@ def _text(
     return option.value.strip().lower()
 
 
-def _switch(
-    of: DeclaredSource | DeclaredSink, declared: DeclaredOption, option: Option, file: str
-) -> bool:
+def _switch(of: Declared, declared: DeclaredOption, option: Option, file: str) -> bool:
     value = option.value.strip().lower()
     if value not in ("true", "false"):
         message = f"has the {declared.name} {option.written!r}"
@@ -128,9 +128,7 @@ def _switch(
     return value == "true"
 
 
-def _columns(
-    of: DeclaredSource | DeclaredSink, declared: DeclaredOption, option: Option, file: str
-) -> tuple[str, ...]:
+def _columns(of: Declared, declared: DeclaredOption, option: Option, file: str) -> tuple[str, ...]:
     """Names, separated by commas; one with a comma in it stands in backquotes."""
     names = tuple(_unquoted(found) for found in _NAME.findall(option.value))
     is_list = _NAMES.fullmatch(option.value) is not None
@@ -149,9 +147,7 @@ def _unquoted(name: str) -> str:
     return name[1:-1].replace("``", "`") if name.startswith("`") else name
 
 
-def _interval(
-    of: DeclaredSource | DeclaredSink, declared: DeclaredOption, option: Option, file: str
-) -> int:
+def _interval(of: Declared, declared: DeclaredOption, option: Option, file: str) -> int:
     words = option.value.split()
     words = words[1:] if words and words[0].upper() == "INTERVAL" else words
     length = delay_us(*words) if len(words) == 2 else None
@@ -162,16 +158,14 @@ def _interval(
     return length
 
 
-def check_secret(of: DeclaredSource | DeclaredSink, name: str, option: Option, file: str) -> None:
+def check_secret(of: Declared, name: str, option: Option, file: str) -> None:
     """A pipeline file is shared and shown: what is secret comes from the environment."""
     if "${" not in option.written:
         advice = f"Write {name} '${{A_VARIABLE}}', and set that variable where the pipeline runs"
         raise bad_option(of, f"has a {name} in plain text", file, advice)
 
 
-def _number(
-    of: DeclaredSource | DeclaredSink, declared: DeclaredOption, option: Option, file: str
-) -> int:
+def _number(of: Declared, declared: DeclaredOption, option: Option, file: str) -> int:
     digits = option.value.strip()
     if not (digits.isascii() and digits.isdecimal()) or int(digits) < declared.least:
         message = f"has the {declared.name} {option.written!r}"
@@ -179,16 +173,14 @@ def _number(
     return int(digits)
 
 
-def _secret(
-    of: DeclaredSource | DeclaredSink, declared: DeclaredOption, option: Option, file: str
-) -> str:
+def _secret(of: Declared, declared: DeclaredOption, option: Option, file: str) -> str:
     check_secret(of, declared.name, option, file)
     return option.value
 
 
 _READERS: Mapping[
     OptionType,
-    Callable[[DeclaredSource | DeclaredSink, DeclaredOption, Option, str], Value],
+    Callable[[Declared, DeclaredOption, Option, str], Value],
 ] = {
     OptionType.TEXT: _text,
     OptionType.NUMBER: _number,

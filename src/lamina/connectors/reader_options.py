@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from lamina.connectors.kinds import SourceContext
+from lamina.connectors.kinds import SourceContext, TableContext
 from lamina.connectors.options import bad_option, option_of
 from lamina.errors import BadPipeline
 from lamina.pipeline.tokens import did_you_mean
@@ -66,21 +66,23 @@ _STREAMING = {
 }
 
 
-def check_reader_options(context: SourceContext) -> None:
+def check_reader_options(context: SourceContext | TableContext) -> None:
     """BadPipeline at the first option that Spark's reader does not know or cannot parse."""
-    known = READER_OPTIONS[context.source.format]
+    known = READER_OPTIONS[context.of.format]
     lower = {name.lower(): name for name in known}
     for name, value in context.given.further.items():
         if "." in name:
             continue
         if name not in lower:
             advice = _STREAMING.get(name) or did_you_mean(name, known)
-            reader = f"Spark's reader of {context.source.format} files"
+            reader = f"Spark's reader of {context.of.format} files"
             raise _bad(context, f"has the option {name!r}, which {reader} does not know", advice)
         check_value(context, lower[name], known[lower[name]], value)
 
 
-def check_value(context: SourceContext, name: str, expected: Values, value: str) -> None:
+def check_value(
+    context: SourceContext | TableContext, name: str, expected: Values, value: str
+) -> None:
     """BadPipeline if an option of Spark's reader has a value that it cannot parse."""
     if not _fits(value, expected):
         raise _bad_value(context, name, expected)
@@ -88,7 +90,7 @@ def check_value(context: SourceContext, name: str, expected: Values, value: str)
 
 def check_place(context: SourceContext, path: str, list_every: str) -> None:
     """BadPipeline at an option that cannot be obeyed where the files are."""
-    given, kind = context.given, context.source.format
+    given, kind = context.given, context.of.format
     if not isinstance(given.place(path), str):
         if list_every in given.declared:
             message = f"has the option {list_every!r}, and its {path} is a folder"
@@ -109,13 +111,13 @@ def check_place(context: SourceContext, path: str, list_every: str) -> None:
 _NOT_OF_OBJECTS = {"csv": (("multiline", "true"),)}
 
 
-def _bad(context: SourceContext, message: str, advice: str) -> BadPipeline:
-    return bad_option(context.source, message, context.given.file, advice)
+def _bad(context: SourceContext | TableContext, message: str, advice: str) -> BadPipeline:
+    return bad_option(context.of, message, context.given.file, advice)
 
 
-def _bad_value(context: SourceContext, name: str, expected: Values) -> BadPipeline:
+def _bad_value(context: SourceContext | TableContext, name: str, expected: Values) -> BadPipeline:
     """Shows the value as it is written: `${VAR}` may be a secret."""
-    option = option_of(context.source, name.lower())
+    option = option_of(context.of, name.lower())
     written = option.written if option else ""
     words = expected if isinstance(expected, str) else f"one of {', '.join(expected)}"
     return _bad(context, f"has the {name} {written!r}", f"It must be {words}")

@@ -1,4 +1,4 @@
-"""All kinds of sources and sinks: the one list. Those of other packages come by entry points.
+"""All kinds of sources, tables and sinks: the one list. Other packages add theirs by entry points.
 
 A kind is imported when it is asked for: `lamina check` does not pay for the others.
 """
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import TypeVar
 
-from lamina.connectors.kinds import SinkKind, SourceKind
+from lamina.connectors.kinds import SinkKind, SourceKind, TableKind
 from lamina.errors import UsageError
 
 GROUP = "lamina.connectors"
@@ -22,6 +22,11 @@ SOURCES = {
     "trades": "lamina.connectors.trades:TRADES",
     "nexmark": "lamina.connectors.nexmark:NEXMARK",
 }
+TABLES = {
+    "parquet": "lamina.connectors.tables.file_kinds:PARQUET",
+    "csv": "lamina.connectors.tables.file_kinds:CSV",
+    "json": "lamina.connectors.tables.file_kinds:JSON",
+}
 SINKS = {
     "parquet": "lamina.connectors.parquet:PARQUET",
     "console": "lamina.connectors.console:CONSOLE",
@@ -32,7 +37,7 @@ SINKS = {
     "kafka": "lamina.connectors.kafka.sink_kind:KAFKA",
 }
 
-Kind = TypeVar("Kind", SourceKind, SinkKind)
+Kind = TypeVar("Kind", SourceKind, SinkKind, TableKind)
 
 
 def source_kind(name: str) -> SourceKind | None:
@@ -42,6 +47,14 @@ def source_kind(name: str) -> SourceKind | None:
 
 def sink_kind(name: str) -> SinkKind | None:
     return _find(SinkKind, SINKS, name)
+
+
+def table_kind(name: str) -> TableKind | None:
+    return _find(TableKind, TABLES, name)
+
+
+def table_names() -> list[str]:
+    return [*TABLES, *_others(TableKind, TABLES)]
 
 
 def source_names() -> list[str]:
@@ -77,14 +90,14 @@ def _others(wanted: type[Kind], ours: Mapping[str, str]) -> dict[str, Kind]:
     return found
 
 
-def _load(entry: EntryPoint) -> SourceKind | SinkKind:
+def _load(entry: EntryPoint) -> SourceKind | SinkKind | TableKind:
     try:
         kind = entry.load()
     except (ImportError, AttributeError) as error:
         raise UsageError(f"a connector cannot be loaded: {error}", where=_place(entry)) from error
-    if not isinstance(kind, SourceKind | SinkKind):
+    if not isinstance(kind, SourceKind | SinkKind | TableKind):
         what = type(kind).__name__
-        message = f"a connector is a SourceKind or a SinkKind, and this is a {what}"
+        message = f"a connector is a SourceKind, a SinkKind or a TableKind, and this is a {what}"
         raise UsageError(message, where=_place(entry))
     return kind
 

@@ -12,15 +12,14 @@ done: whatever instruction the process is killed at.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-
-import pyarrow as pa
 
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.saving import PipelineFacts
 from lamina.clock import Clock, new_writer_id
 from lamina.engine.backoff import Backoff
+from lamina.engine.driver_runs import logged
 from lamina.engine.epoch_times import EpochTimes
 from lamina.engine.model import (
     Offset,
@@ -41,12 +40,13 @@ from lamina.engine.planning import (
     plan_epoch,
 )
 from lamina.engine.plans import EnginePlan, EngineSettings, EpochReport, FailPoint, StreamPlan
-from lamina.engine.ports import Held, Runner, Sink, Source
+from lamina.engine.ports import Held, Runner, Sink, Source, Table
 from lamina.engine.publishing import Publisher, open_publisher
 from lamina.engine.records import has_late, offsets_after, report_of, seen_by_source, staged_for
 from lamina.engine.saves import Saves
 from lamina.engine.spelling import respelled
 from lamina.engine.states import States
+from lamina.engine.tables import Tables
 from lamina.errors import Refused, StoreUnavailable
 from lamina.format.commit import CommitRecord, Point
 from lamina.ids import CheckpointId, fold
@@ -74,6 +74,7 @@ class Engine:
         space: Workspace,
         clock: Clock,
         settings: EngineSettings,
+        tables: Mapping[str, Table],
         fail_point: FailPoint = lambda _: None,
     ) -> None:
         self._plan = plan
@@ -93,6 +94,7 @@ class Engine:
         self._reading = Backoff(clock)
         self._times = EpochTimes(clock, plan)
         self._has_read = False  # in this process
+        self._tables = Tables(tables, recovered.state.table_offsets)
         self._begin_at(recovered)
         self._publisher = open_publisher(sinks, plan, recovered, staged=space.staged, clock=clock)
         self._saves = Saves(
@@ -221,7 +223,9 @@ class Engine:
             return
         unread = {name: SourceRange(name, at, at) for name, at in self._offsets.items()}
         plan = EpochPlan(self._next_epoch, unread, self._applied)
-        dropped = {name: self._logged(plan, name, each) for name, each in runs.items()}
+        dropped = {
+            name: logged(self._driver, plan.epoch, name, each) for name, each in runs.items()
+        }
         self._commit(plan, {}, dropped, self._watermarks)
 
     def finish_checkpoint(self) -> None:
@@ -241,6 +245,7 @@ class Engine:
         self._saves.abandon()
         self._recovered.close()
         self._publisher.close()
+        self._tables.close()
         for source in self.sources.values():
             if isinstance(source, Held):
                 source.close()
@@ -260,6 +265,7 @@ class Engine:
         results = self._run(plan)
         for name, each in plan.ranges.items():
             self.sources[name].confirm(each)
+        self._tables.confirm(plan.tables)
         return plan, results
 
     # plan
@@ -275,6 +281,7 @@ class Engine:
         if plan is None:
             return None
         check_not_drained(plan, self._watermarks, self._plan.windowed_sources)
+        plan = replace(plan, tables=self._tables.plan())
         return replace(plan, time_us=self._times.next_us(self._watermarks))
 
     # run
@@ -312,6 +319,7 @@ class Engine:
                 stream.inputs, self._plan.delays_by_rows, self._settings.max_ahead_us
             ),
             epoch_time_us=plan.time_us,
+            tables=tuple(plan.tables.values()),
         )
 
     def _late_floor(self, stream: StreamPlan, plan: EpochPlan) -> int | None:
@@ -345,7 +353,7 @@ class Engine:
             follows=self._driver.head,
             partitions=self._settings.partitions,
             source_offsets={**self._aside, **offsets_after(plan, after, self._plan.connectors)},
-            table_offsets=self._recovered.state.table_offsets,  # no stream reads one: as they were
+            table_offsets=self._tables.offsets(plan.tables, plan.epoch),
             watermark=plan.watermarks.of(frozenset(self._plan.delays_us)),
             source_watermarks=dict(after.by_source),
             ranges=tuple(place for task in done for place in task.ranges),
@@ -359,6 +367,7 @@ class Engine:
         self._next_epoch = plan.epoch + 1
         self._offsets = {name: each.end for name, each in plan.ranges.items()}
         self._applied, self._watermarks = plan.watermarks, after
+        self._tables.committed = commit.table_offsets
         self._saves.add(commit)
         for stream in self._plan.streams:
             for name in stream.operators if stream.name in results else ():
@@ -378,18 +387,8 @@ class Engine:
                 continue
             runs = self._states.remembered(source, each.learned, self._space.run_files)
             name = self._states.memory_name(source)
-            found[name] = self._logged(plan, name, runs.items())
+            found[name] = logged(self._driver, plan.epoch, name, runs.items())
         return found
-
-    def _logged(
-        self, plan: EpochPlan, name: str, runs: Iterable[tuple[int, pa.RecordBatch]]
-    ) -> tuple[TaskResult, ...]:
-        """Runs of the driver's own, in its log: by their partitions."""
-        log = self._driver.append_run
-        return tuple(
-            TaskResult(number, (log(run, epoch=plan.epoch, operator=name, core=number),))
-            for number, run in runs
-        )
 
     # publish
 

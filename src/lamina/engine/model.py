@@ -51,6 +51,21 @@ class SourceRange:
 
 
 @dataclass(frozen=True, slots=True)
+class TableVersion:
+    """A table as one epoch reads it."""
+
+    table: str
+    format: str
+    identity: Mapping[str, str]  # what COMMIT says: the same for the same rows, and for no others
+    rows: int = 0
+    size: int = 0  # bytes, without compression
+    files: tuple[str, ...] = ()  # Parquet, for tasks; they do not change
+    metadata: Mapping[str, str] = field(default_factory=dict)  # beside the identity, for people
+    rises: str = ""  # of the identity: a number that only rises, if there is one
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class StagedRows:
     """What a stream has put out in this epoch; no file if there is none."""
 
@@ -117,6 +132,7 @@ class StreamWork:
     latest_max_us: Mapping[str, int | None] = field(default_factory=dict)
     """Of sources with `max_ahead`: a later event time does not count in what was `Seen`."""
     epoch_time_us: int = 0  # when the epoch was planned: some sources have it as a column
+    tables: tuple[TableVersion, ...] = ()  # all tables of the pipeline, as this epoch reads them
 
     def task(self, partition: int, attempt: str) -> TaskWork:
         return TaskWork(self, partition, attempt)

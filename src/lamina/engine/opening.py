@@ -11,7 +11,7 @@ from lamina.clock import Clock, SystemClock
 from lamina.disk.base import Lock
 from lamina.engine.engine import Engine, EnginePlan, EngineSettings, FailPoint
 from lamina.engine.plans import StreamPlan
-from lamina.engine.ports import Change, Runner, Sink, Source
+from lamina.engine.ports import Change, Runner, Sink, Source, Table
 from lamina.engine.publishing import check_taken
 from lamina.engine.spelling import stored_name, with_stored_names
 from lamina.engine.states import States
@@ -39,6 +39,7 @@ def open_engine(
     runner: Runner,
     sources: Mapping[str, Source],
     sinks: Mapping[str, Sink],
+    tables: Mapping[str, Table] | None = None,
     settings: EngineSettings | None = None,
     recovery: RecoveryConfig | None = None,
     clock: Clock | None = None,
@@ -79,6 +80,7 @@ def open_engine(
             space=space,
             clock=clock,
             settings=settings,
+            tables=tables or {},
             fail_point=fail_point,
         )
         if settings.drop_state:

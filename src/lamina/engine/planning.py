@@ -20,7 +20,15 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from lamina.engine.model import Input, Offset, Seen, SourceRange, StagedRows, StreamResult
+from lamina.engine.model import (
+    Input,
+    Offset,
+    Seen,
+    SourceRange,
+    StagedRows,
+    StreamResult,
+    TableVersion,
+)
 from lamina.errors import Refused
 from lamina.format.manifest_model import CONNECTOR_TYPE, ConnectorCheckpoint
 
@@ -203,6 +211,7 @@ class EpochPlan:
     ranges: Mapping[str, SourceRange]
     watermarks: Watermarks
     time_us: int = 0  # when it was planned (epoch_times.py)
+    tables: Mapping[str, TableVersion] = field(default_factory=dict)
 
     @property
     def has_input(self) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from lamina.engine.model import Offset, SourceRange, StreamResult, StreamWork
+from lamina.engine.model import Offset, SourceRange, StreamResult, StreamWork, TableVersion
 from lamina.format.commit import Point
 from lamina.format.pipeline_record import Owner
 from lamina.protocol.sinks import Publish, SinkPosition, judge_publish
@@ -86,6 +86,26 @@ class Source(Protocol):
 
         Called after a checkpoint, with the offset of the oldest one that is kept for fallback.
         """
+        ...
+
+
+class Table(Protocol):
+    """Reference data that streams are joined with."""
+
+    def version(self) -> TableVersion:
+        """What the next epoch reads, all of it there for tasks; the same value if it is the same.
+
+        StoreUnavailable if the table is not there now, or changes while it is read: it is waited
+        for. Refused if its columns are not those that were declared, or its keys are not unique.
+        """
+        ...
+
+    def confirm(self, version: TableVersion) -> None:
+        """Before COMMIT: what tasks have read is still what it was; StoreUnavailable if not."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what it holds; once is enough, twice is not an error."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from lamina.engine.model import Seen, StreamResult
 from lamina.engine.planning import EpochPlan, Watermarks, stood_at
@@ -52,6 +52,14 @@ def has_late(result: StreamResult) -> bool:
     return any(task.late for task in result.tasks)
 
 
+def _notes(plan: EpochPlan) -> Iterator[str]:
+    """What a person should know of what was read."""
+    for each in plan.ranges.values():
+        yield from each.notes
+    for table in plan.tables.values():
+        yield from table.notes
+
+
 def report_of(
     plan: EpochPlan,
     commit: CommitRecord,
@@ -88,5 +96,5 @@ def report_of(
         ahead=sum(each.ahead for each in seen.values()),
         gaps_us=plan.watermarks.gaps(after, seen),
         staged=commit.staged,
-        notes=tuple(note for each in plan.ranges.values() for note in each.notes),
+        notes=tuple(_notes(plan)),
     )

@@ -19,6 +19,8 @@ from lamina.connectors.opening import (
     missing_folders,
     sinks_of,
 )
+from lamina.connectors.opening_tables import peek
+from lamina.connectors.table_sizes import is_sent_whole
 from lamina.engine.checked_code import check_code
 from lamina.engine.plans import EngineSettings
 from lamina.front.locate import PipelineLike, locate
@@ -29,6 +31,7 @@ from lamina.pipeline.keys import read_keys
 from lamina.pipeline.model import (
     DeclaredSink,
     DeclaredSource,
+    DeclaredTable,
     Emit,
     JoinKind,
     JoinOf,
@@ -88,6 +91,7 @@ def read_plan(place: PipelinePlace, pipeline: Pipeline) -> Shape:
         "file": file,
         "checked_with_spark": False,
         "sources": [_source(each, place) for each in pipeline.sources.values()],
+        "tables": [_table(each, place) for each in pipeline.tables.values()],
         "streams": list(streams.values()),
         "sinks": sinks,
         "mode": "local: the home is on a disk that the driver and its tasks share",
@@ -119,6 +123,21 @@ def _source(source: DeclaredSource, place: PipelinePlace) -> Shape:
         if watermark is None
         else {"column": watermark.column, "delay_us": watermark.delay_us},
         "missing": bool(missing_folders(source, place.folder, file=str(place.file))),
+    }
+
+
+def _table(table: DeclaredTable, place: PipelinePlace) -> Shape:
+    """What is declared, and what can be told of it in a moment; a run reads it."""
+    found = peek(table, place.folder, file=str(place.file))
+    size = None if found is None else found.size
+    return {
+        "name": table.name,
+        "format": table.format,
+        "options": {name: option.written for name, option in table.options.items()},
+        "columns": [{"name": each.name, "type": each.type} for each in table.columns],
+        "version": None if found is None else found.version,
+        "bytes": size,
+        "sent": None if size is None else "broadcast" if is_sent_whole(size) else "by key",
     }
 
 
@@ -186,6 +205,8 @@ def _keyed(stream: Stream, function: KeyedFunction) -> Shape:
 
 def _join(stream: Stream, of: JoinOf) -> Shape:
     """A join of two inputs; how far apart they may be is Spark's to say."""
+    if of.is_table:
+        return _table_join(stream, of)
     emits = ["each pair of rows, at once"] if of.kind.has_pairs else []
     if of.kind.judges:
         which = "with" if of.kind is JoinKind.SEMI else "without"
@@ -200,6 +221,22 @@ def _join(stream: Stream, of: JoinOf) -> Shape:
         "window": None,
         "emit": "; ".join(emits),
         "kept": "until no partner can come",
+        "over_changes": False,
+    }
+
+
+def _table_join(stream: Stream, of: JoinOf) -> Shape:
+    """A join with a table: a part of what reads it, which keeps nothing."""
+    return {
+        "name": stream.name,
+        "block_of": stream.block_of or None,
+        "reads": f"{of.left}, and the table {of.right}",
+        "inputs": [of.left],
+        "kind": f"{of.kind.value.lower()} join with a table",
+        "keys": [of.on or ", ".join(of.using)],
+        "window": None,
+        "emit": "every row, at once, with the version of the table that the epoch has",
+        "kept": None,
         "over_changes": False,
     }
 

@@ -24,6 +24,7 @@ from lamina.pipeline.lateness import split_lateness
 from lamina.pipeline.model import NOWHERE, START, Emit, Lateness, Stream
 from lamina.pipeline.ranks import limit_in
 from lamina.pipeline.select import Select, block_name, read_select
+from lamina.pipeline.table_joins import check_ttl, with_table
 from lamina.pipeline.tokens import Script, read_script
 from lamina.pipeline.variables import within
 
@@ -159,11 +160,13 @@ class _Query:
             if table.inner:
                 yield from self._inner(script, name, table.inner, scope, is_named=True)
         left, before = select.reads[0], select.first.words
+        check_ttl(select, block.tables)
         for number, clause in enumerate(select.joins):
             last = f" {number + 1}" if len(select.joins) > 1 else ""
             name = block_name(block.name, f"join{last}")
             before = (*before, *clause.words)
             of = join_of(select, clause, left, select.reads[number + 1])
+            of = with_table(of, clause, select, block.tables)
             cut = self._cut(script, name, before, scope)
             yield replace(cut, join=of, scope=(), variables=block.variables)
             left = name
@@ -183,6 +186,7 @@ class _Query:
             scope=tuple(scope.items()),
             late=stream.late if is_whole else Lateness(),
             aggregates=stream.aggregates,
+            tables=stream.tables,
         )
 
 

@@ -15,6 +15,7 @@ from lamina.pipeline.model import (
     DeclaredFunction,
     DeclaredSink,
     DeclaredSource,
+    DeclaredTable,
     Emit,
     FrameFunction,
     KeyedFunction,
@@ -32,7 +33,7 @@ Options: TypeAlias = "Mapping[str, str | int | bool | Callable[..., Any]]"
 
 
 class PipelineBuilder:
-    """Collects sources, streams and sinks; each call gives the builder back.
+    """Collects sources, tables, streams and sinks; each call gives the builder back.
 
     `${VAR}` in options and in the literals of a SELECT is filled from *environment*.
     """
@@ -58,6 +59,18 @@ class PipelineBuilder:
         kind = format.lower()
         marked = None if watermark is None else self._watermark(name, read, *watermark)
         self._found.add(DeclaredSource(name, read, kind, self._options(name, options), marked))
+        return self
+
+    def table(
+        self,
+        name: str,
+        columns: str | Mapping[str, str],
+        format: str,  # noqa: A002  the word of the file
+        options: Options | None = None,
+    ) -> PipelineBuilder:
+        """Reference data that streams can be joined with; *columns* as those of a source."""
+        read = self._columns(name, columns, "table")
+        self._found.add(DeclaredTable(name, read, format.lower(), self._options(name, options)))
         return self
 
     def stream(

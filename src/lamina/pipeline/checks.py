@@ -19,7 +19,14 @@ from lamina.pipeline.expressions import Words
 from lamina.pipeline.join_checks import check_join
 from lamina.pipeline.keys import Names, read_keys
 from lamina.pipeline.lateness import check_lateness
-from lamina.pipeline.model import DeclaredSink, DeclaredSource, Emit, Pipeline, Stream
+from lamina.pipeline.model import (
+    DeclaredSink,
+    DeclaredSource,
+    DeclaredTable,
+    Emit,
+    Pipeline,
+    Stream,
+)
 from lamina.pipeline.nesting import (
     CLOCK,
     CLOCK_ADVICE,
@@ -37,6 +44,7 @@ from lamina.pipeline.rank_checks import check_overs, check_ranked
 from lamina.pipeline.select import Select, read_select
 from lamina.pipeline.shapes import Shape, check_key_types
 from lamina.pipeline.source_checks import check_source
+from lamina.pipeline.table_joins import check_tables, check_tables_are_read, unknown_input
 from lamina.pipeline.tokens import bad_at, did_you_mean
 from lamina.pipeline.updates import (
     ADVICE,
@@ -58,12 +66,14 @@ def check_pipeline(
     checks = _Checks(pipeline, file, changing)
     for source in pipeline.sources.values():
         check_source(source, checks.bad)
+    check_tables(pipeline, checks.bad)
     for sink in pipeline.sinks.values():
         checks.sink(sink)
     checks.paths()
     for name in order(pipeline, file=file):
         checks.stream(pipeline.streams[name])
     checks.everything_is_read()
+    check_tables_are_read(pipeline, checks.bad)
 
 
 def order(pipeline: Pipeline, *, file: str = "pipeline") -> tuple[str, ...]:
@@ -143,9 +153,7 @@ class _Checks:
         for each in select.reads:
             known = self._inputs.get(each.lower())
             if known is None:
-                advice = did_you_mean(each, self._inputs.values())
-                message = f"there is no source or stream {each!r}"
-                raise select.script.bad(message, select.table, advice)
+                raise unknown_input(each, select, self._inputs.values(), self._pipeline.tables)
             found.append(known)
         return tuple(found)
 
@@ -369,7 +377,7 @@ class _Checks:
                 raise self.bad(message, source, "Leave it out, or read it in a stream")
 
     def bad(
-        self, message: str, at: DeclaredSource | Stream | DeclaredSink, advice: str
+        self, message: str, at: DeclaredSource | DeclaredTable | Stream | DeclaredSink, advice: str
     ) -> BadPipeline:
         return bad_at(message, self._file, at.place, advice)
 

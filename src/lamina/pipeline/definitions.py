@@ -1,4 +1,4 @@
-"""The sources, streams and sinks of a pipeline as they come, from a file or from a program."""
+"""Sources, tables, streams and sinks of a pipeline as they come, from a file or a program."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from lamina.pipeline.model import (
     DeclaredFunction,
     DeclaredSink,
     DeclaredSource,
+    DeclaredTable,
     Pipeline,
     Place,
     Stream,
@@ -28,7 +29,12 @@ _MEMORY_BYTES = 16
 """What the name of a source grows by where its state has a name of its own (`files of ...`)."""
 
 
-_KINDS = {DeclaredSource: "source", Stream: "stream", DeclaredSink: "sink"}
+_KINDS = {
+    DeclaredSource: "source",
+    DeclaredTable: "table",
+    Stream: "stream",
+    DeclaredSink: "sink",
+}
 
 
 @dataclass(slots=True)
@@ -40,10 +46,13 @@ class Definitions:
     streams: dict[str, Stream] = field(default_factory=dict)
     sinks: dict[str, DeclaredSink] = field(default_factory=dict)
     functions: dict[str, DeclaredFunction] = field(default_factory=dict)
+    tables: dict[str, DeclaredTable] = field(default_factory=dict)
     _kinds: dict[str, str] = field(default_factory=dict)
 
     def add(
-        self, value: DeclaredSource | Stream | DeclaredSink | DeclaredFunction, at: Place = NOWHERE
+        self,
+        value: DeclaredSource | DeclaredTable | Stream | DeclaredSink | DeclaredFunction,
+        at: Place = NOWHERE,
     ) -> None:
         """Define something; *at* is where its name stands."""
         name = value.name
@@ -55,6 +64,8 @@ class Definitions:
         match value:
             case DeclaredSource():
                 self.sources[name] = value
+            case DeclaredTable():
+                self.tables[name] = value
             case Stream():
                 self.streams[name] = value
             case DeclaredSink():
@@ -73,15 +84,17 @@ class Definitions:
             )
         self._check_memories()
         streams = with_whole_windows(self._unfolded(), self.sources, file=self.file)
-        return Pipeline(self.sources, streams, self.sinks, self.functions)
+        return Pipeline(self.sources, streams, self.sinks, self.functions, self.tables)
 
     def _unfolded(self) -> dict[str, Stream]:
         """Streams and their blocks; a block has a name in the same space."""
         streams: dict[str, Stream] = {}
         kinds = dict(self._kinds)
         own = tuple(each for each in self.functions.values() if each.is_aggregate)
+        tables = tuple(name.lower() for name in self.tables)
         for stream in self.streams.values():
-            for block in unfold(replace(stream, aggregates=own), file=self.file):
+            given = replace(stream, aggregates=own, tables=tables)
+            for block in unfold(given, file=self.file):
                 if block.block_of:
                     self._check(block.name, block.place, room=0, kinds=kinds)
                     kinds[block.name.lower()] = "block"
@@ -110,7 +123,7 @@ class Definitions:
                 f"{name!r} is already the name of a {taken}",
                 self.file,
                 at,
-                "Sources, streams and sinks must all have different names",
+                "Sources, tables, streams and sinks must all have different names",
             )
         try:
             check_name(name, room=room)  # it becomes a part of paths

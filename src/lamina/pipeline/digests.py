@@ -17,11 +17,12 @@ from lamina.pipeline.tokens import read_script
 
 
 def digests_of(pipeline: Pipeline, selects: Mapping[str, Json]) -> dict[str, str]:
-    """A digest of every source, stream and sink, by name: they share one space of names.
+    """A digest of every source, table, stream and sink, by name: they share one space of names.
 
     *selects* has the `words_of` each stream's SELECT.
     """
     definitions = {name: source.definition() for name, source in pipeline.sources.items()}
+    definitions |= {name: table.definition() for name, table in pipeline.tables.items()}
     definitions |= {name: sink.definition() for name, sink in pipeline.sinks.items()}
     for stream in pipeline.streams.values():
         emit = None if stream.emit is None else stream.emit.value
@@ -67,6 +68,8 @@ def words_of(
 def hash_of(pipeline: Pipeline, digests: Mapping[str, str]) -> str:
     """One digest of all of it: the same in every process and release."""
     parts = {"sources": pipeline.sources, "streams": pipeline.streams, "sinks": pipeline.sinks}
+    if pipeline.tables:  # without one, it is what it was before there were tables
+        parts["tables"] = pipeline.tables
     return digest_of(
         {part: {fold(name): digests[name] for name in names} for part, names in parts.items()}
     )

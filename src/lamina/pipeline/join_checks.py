@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from lamina.errors import BadPipeline
 from lamina.pipeline.model import DeclaredSource, JoinOf, Stream
 from lamina.pipeline.python_checks import NO_WATERMARK
+from lamina.pipeline.table_joins import over_changes
 from lamina.pipeline.tokens import bad_at
 
 
@@ -20,6 +21,10 @@ def check_join(
     of = stream.join
     assert of is not None
 
+    if of.is_table:
+        if changed is not None:
+            raise over_changes(changed, of, file)
+        return
     if changed is not None:
         raise rows_replace(changed, of, file)
     for name in (of.left, of.right):

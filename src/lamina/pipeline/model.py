@@ -1,6 +1,7 @@
 """A pipeline as a frozen value, whichever way it was written down.
 
 source     where rows come from, with their columns and, if it has one, their watermark
+table      reference data that streams are joined with, a version of it for each epoch
 stream     one SELECT over sources and other streams; one with SELECTs inside has a block for each;
            or a Python function of their rows
 sink       where the rows of a stream go
@@ -96,6 +97,24 @@ class DeclaredSource:
             "watermark": None
             if watermark is None
             else [watermark.column.lower(), watermark.delay_us],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredTable:
+    """Reference data for joins; an epoch reads one version of it."""
+
+    name: str
+    columns: tuple[Column, ...]
+    format: str
+    options: Mapping[str, Option] = field(default_factory=dict)
+    place: Place = field(default=NOWHERE, compare=False)
+
+    def definition(self) -> Json:
+        return {
+            "columns": [column.definition() for column in self.columns],
+            "format": self.format.lower(),
+            "options": _written(self.options),
         }
 
 
@@ -235,6 +254,7 @@ class JoinOf:
         str, ...
     ] = ()  # names in the SELECT, in lower case: other columns are not kept
     whole: tuple[str, ...] = ()  # aliases of tables of which every column is kept, in lower case
+    is_table: bool = False  # the right side is a table of the pipeline: nothing is kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +277,7 @@ class Stream:
     joined: str = ""  # the block that is the join in its FROM
     state_ttl_us: int | None = None  # rows of its joins are kept this long, whatever ON says
     aggregates: tuple[DeclaredFunction, ...] = ()  # those of the pipeline that are the user's own
+    tables: tuple[str, ...] = ()  # those of the pipeline, in lower case
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,12 +298,13 @@ class DeclaredSink:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Sources, streams, sinks and functions, by name, in the order they were written."""
+    """Sources, tables, streams, sinks and functions, by name, in the order they were written."""
 
     sources: Mapping[str, DeclaredSource]
     streams: Mapping[str, Stream]
     sinks: Mapping[str, DeclaredSink]
     functions: Mapping[str, DeclaredFunction] = field(default_factory=dict)
+    tables: Mapping[str, DeclaredTable] = field(default_factory=dict)
 
 
 def memory_name(source: str) -> str:

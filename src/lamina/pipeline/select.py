@@ -99,7 +99,8 @@ def read_select(stream: Stream, file: str) -> Select:
         if stream.python is not None:
             reads = stream.python.inputs
         elif stream.join is not None:
-            reads = (stream.join.left, stream.join.right)
+            of = stream.join
+            reads = (of.left,) if of.is_table else (of.left, of.right)
         return replace(every, reads=reads, is_python=not stream.union)
     names = (stream.name, stream.joined)
     own = stream.aggregates

@@ -1,8 +1,9 @@
-"""A pipeline file: CREATE SOURCE, STREAM, SINK, FUNCTION, with Spark's own clause words.
+"""A pipeline file: CREATE SOURCE, TABLE, STREAM, SINK, FUNCTION, with Spark's own clause words.
 
 CREATE SOURCE name (column type [METADATA FROM 'what'], ...) USING format
     [OPTIONS (key 'value', ...)]
     [WATERMARK column DELAY OF INTERVAL n unit]
+CREATE TABLE name (column type, ...) USING format [OPTIONS (key 'value', ...)]
 CREATE STREAM name AS SELECT ... [EMIT ON WINDOW CLOSE | EMIT ON UPDATE]
     [ALLOW LATENESS INTERVAL n unit] [LATE ROWS TO stream]
 CREATE SINK name FROM stream USING format [OPTIONS (key 'value', ...)]
@@ -28,6 +29,7 @@ from lamina.pipeline.model import (
     DeclaredFunction,
     DeclaredSink,
     DeclaredSource,
+    DeclaredTable,
     Option,
     Pipeline,
     Stream,
@@ -70,8 +72,8 @@ def _statement(cursor: Cursor, found: Definitions, environment: Mapping[str, str
     if not cursor.take("CREATE"):
         raise cursor.bad(
             f"a statement begins with CREATE, not {cursor.shown()}",
-            "There are CREATE SOURCE, CREATE STREAM, CREATE SINK, CREATE FUNCTION and CREATE "
-            "AGGREGATE FUNCTION",
+            "There are CREATE SOURCE, CREATE TABLE, CREATE STREAM, CREATE SINK, CREATE FUNCTION "
+            "and CREATE AGGREGATE FUNCTION",
         )
     if cursor.comes("OR", "REPLACE") or cursor.comes("IF", "NOT", "EXISTS"):
         raise cursor.bad(
@@ -83,8 +85,8 @@ def _statement(cursor: Cursor, found: Definitions, environment: Mapping[str, str
             found.add(read(cursor, environment), at)
             return
     raise cursor.bad(
-        "CREATE SOURCE, STREAM, SINK, FUNCTION or AGGREGATE FUNCTION is expected, not CREATE "
-        f"{cursor.shown()}",
+        "CREATE SOURCE, TABLE, STREAM, SINK, FUNCTION or AGGREGATE FUNCTION is expected, not "
+        f"CREATE {cursor.shown()}",
     )
 
 
@@ -98,6 +100,19 @@ def _source(cursor: Cursor, environment: Mapping[str, str]) -> DeclaredSource:
     watermark = _watermark(cursor, columns)
     cursor.end("CREATE SOURCE")
     return DeclaredSource(name, columns, kind, options, watermark, place)
+
+
+def _table(cursor: Cursor, environment: Mapping[str, str]) -> DeclaredTable:
+    place = cursor.place()
+    name = cursor.name("a table").text
+    columns = read_columns(cursor)
+    cursor.expect("USING", after="the columns")
+    kind = cursor.name("a format").text.lower()
+    options = _options(cursor, environment)
+    if cursor.comes("WATERMARK"):
+        raise cursor.bad("a table has no watermark: an epoch reads all of it", "Leave it out")
+    cursor.end("CREATE TABLE")
+    return DeclaredTable(name, columns, kind, options, place)
 
 
 def _stream(cursor: Cursor, environment: Mapping[str, str]) -> Stream:
@@ -258,10 +273,11 @@ def _watermark(cursor: Cursor, columns: tuple[Column, ...]) -> Watermark | None:
     return Watermark(known, read_interval(cursor, after="DELAY OF"))
 
 
-_Statement: TypeAlias = "DeclaredSource | Stream | DeclaredSink | DeclaredFunction"
+_Statement: TypeAlias = "DeclaredSource | DeclaredTable | Stream | DeclaredSink | DeclaredFunction"
 _Reader: TypeAlias = "Callable[[Cursor, Mapping[str, str]], _Statement]"
 _READERS: Mapping[str, _Reader] = {
     "SOURCE": _source,
+    "TABLE": _table,
     "STREAM": _stream,
     "SINK": _sink,
     "FUNCTION": _function,

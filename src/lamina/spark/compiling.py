@@ -30,7 +30,7 @@ from lamina.pipeline.compile import compile_select
 from lamina.pipeline.compile_rows import named_table
 from lamina.pipeline.digests import digests_of, hash_of, words_of
 from lamina.pipeline.epoch_times import goes_by_clock
-from lamina.pipeline.model import DeclaredSource, FrameFunction, Pipeline, Stream
+from lamina.pipeline.model import DeclaredSource, FrameFunction, JoinOf, Pipeline, Stream
 from lamina.pipeline.plans import Aggregation, Stateless
 from lamina.pipeline.select import Select, read_select
 from lamina.pipeline.tokens import bad_at
@@ -40,6 +40,7 @@ from lamina.spark.compiling_frames import compile_frames
 from lamina.spark.compiling_groups import INPUT, Groups
 from lamina.spark.compiling_joins import compile_join
 from lamina.spark.compiling_keyed import compile_keyed
+from lamina.spark.compiling_tables import compile_table_join
 from lamina.spark.compiling_versions import compile_versions
 from lamina.spark.frames import view
 from lamina.spark.internals import arrow_schema, empty_frame, is_aggregate
@@ -54,8 +55,9 @@ from lamina.spark.plan_checks import (
     check_updates,
     makes_rows,
 )
-from lamina.spark.schemas import advice_on, first_line, source_schema
+from lamina.spark.schemas import advice_on, columns_schema, first_line
 from lamina.spark.streams import Reading, SparkStream
+from lamina.spark.tables import declare_tables
 from lamina.spark.user_functions import register_functions
 
 
@@ -104,15 +106,17 @@ class _Compiler:
     plans: list[StreamPlan] = field(default_factory=list)
     selects: dict[str, Json] = field(default_factory=dict)
     _known: dict[str, Known] = field(init=False)
+    _tables: dict[str, StructType] = field(init=False)
 
     def __post_init__(self) -> None:
         pipeline = self.pipeline
         changing = changing_sources(pipeline, file=self.file)
+        self._tables = declare_tables(self.spark, pipeline.tables.values())
         self.by_key = keyed_sources(pipeline, file=self.file)
         self.named = {each.lower(): each for each in (*pipeline.sources, *pipeline.streams)}
         self._known = {
             name: Known(
-                source_schema(self.spark, source),
+                columns_schema(self.spark, source),
                 frozenset({name}),
                 [_meaning(source), "changes"] if name in changing else _meaning(source),
                 Change.CHANGES if name in changing else Change.APPEND,
@@ -146,6 +150,9 @@ class _Compiler:
         reading = Reading(
             tuple(each.inlined or name for name, each in zip(reads, inputs, strict=True))
         )
+        if stream.join is not None and stream.join.is_table:
+            self._add_table_join(stream, stream.join, inputs[0], reading, meaning)
+            return
         sources = frozenset(source for each in inputs for source in each.sources)
         lateness_us = max(each.lateness_us for each in inputs) + stream.late.allowed_us
         if stream.join is not None:
@@ -182,6 +189,23 @@ class _Compiler:
             max(each.delay_us for each in inputs),
             ends_of(select, made, inputs),
         )
+
+    def _add_table_join(
+        self, stream: Stream, of: JoinOf, read: Known, reading: Reading, meaning: Json
+    ) -> None:
+        """A join with a table is a part of what reads it."""
+        by_name = {name.lower(): each for name, each in self.pipeline.tables.items()}
+        table = by_name[of.right.lower()]
+        known = compile_table_join(
+            self.spark,
+            stream,
+            (read, reading),
+            (table, self._tables[table.name]),
+            meaning=meaning,
+            file=self.file,
+        )
+        assert known.inlined is not None
+        self._known[stream.name], self.streams[stream.name] = known, known.inlined
 
     def _add(
         self,

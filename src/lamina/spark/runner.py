@@ -41,6 +41,7 @@ from lamina.spark.frames import named
 from lamina.spark.internals import Activation, ArrowStep, Measures, json_column, query
 from lamina.spark.stamping import Stamps
 from lamina.spark.streams import SparkStream, Views
+from lamina.spark.tables import TableViews
 from lamina.spark.tasks import META, RESULT, StageOutput, UpdateAndStage, UpdateState
 
 
@@ -54,6 +55,8 @@ class SparkRunner:
         sources: Mapping[str, SparkSource],
         times: Mapping[str, str],
         stamps: Mapping[str, Stamps] | None = None,
+        *,
+        tables: TableViews | None = None,
     ) -> None:
         """*times* names the column of event time of each source that has one.
 
@@ -65,6 +68,7 @@ class SparkRunner:
         self._sources = sources
         self._times = times
         self._stamps = stamps or {}
+        self._tables = tables or TableViews(spark, {})
         self._steps: dict[tuple[StructType, tuple[str, ...]], ArrowStep] = {}
         self._known_measures: dict[str, Measures] = {}
         self._empties: dict[str, str] = {}
@@ -85,6 +89,7 @@ class SparkRunner:
     def _run(self, work: StreamWork) -> StreamResult:
         stream = self._streams[work.stream]
         with spark_errors(stream.called), self._active():
+            self._tables.show(work.tables)
             views, taken_back = self._views(work, stream)
             if stream.operator is not None:
                 self._choose_map(work.stream)
@@ -343,7 +348,7 @@ def _learns(source: object, error: LaminaError) -> bool:
 
 def _sent(work: StreamWork) -> StreamWork:
     """What tasks need of it: a list of files may be long, and each would get it."""
-    return replace(work, inputs=())
+    return replace(work, inputs=(), tables=())
 
 
 def _results(job: DataFrame) -> Iterator[TaskResult]:

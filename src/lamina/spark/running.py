@@ -16,6 +16,7 @@ from lamina.connectors.opening import (
     open_sinks,
     open_source,
 )
+from lamina.connectors.opening_tables import close_tables, open_tables
 from lamina.connectors.options import option_of
 from lamina.connectors.spark_source import Probed
 from lamina.disk.base import Lock
@@ -38,6 +39,7 @@ from lamina.spark.jars import check_classes
 from lamina.spark.preflight import preflight
 from lamina.spark.runner import RESULTS, SparkRunner, pinned
 from lamina.spark.stamping import stamps_of
+from lamina.spark.tables import SparkTable, TableViews, declare_tables
 from lamina.store import open_store
 from lamina.workspace.local import LocalWorkspace
 
@@ -155,18 +157,21 @@ def open_pipeline(
         for source in sources.values():
             if isinstance(source, Probed):
                 source.probe(own)
+        views = TableViews(own, declare_tables(own, pipeline.tables.values()))
         preflight(own, space, partitions=wanted.engine.partitions, clock=clock)
     sinks = open_sinks(
         pipeline, folder, home=wanted.home, file=file, out=wanted.out, outputs=plan.outputs
     )
+    opened = open_tables(pipeline, folder, home=wanted.home, spark=own, file=file)
     times = {s.name: s.watermark.column for s in pipeline.sources.values() if s.watermark}
     try:
         return open_engine(
             plan,
             space=space,
             store=open_store(wanted.store),
-            runner=SparkRunner(own, streams, sources, times, stamps_of(pipeline)),
+            runner=SparkRunner(own, streams, sources, times, stamps_of(pipeline), tables=views),
             sources=sources,
+            tables={name: SparkTable(each) for name, each in opened.items()},
             sinks=sinks,
             settings=wanted.engine,
             recovery=wanted.recovery,
@@ -176,4 +181,5 @@ def open_pipeline(
         )
     except BaseException:
         close_sinks(sinks)
+        close_tables(opened)
         raise

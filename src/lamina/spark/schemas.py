@@ -8,11 +8,11 @@ from pyspark.sql.types import StructField, StructType
 
 from lamina.connectors.file_frames import ddl
 from lamina.errors import BadPipeline
-from lamina.pipeline.model import DeclaredSource
+from lamina.pipeline.model import DeclaredSource, DeclaredTable
 
 
-def source_schema(spark: SparkSession, source: DeclaredSource) -> StructType:
-    """The columns that a source declares."""
+def columns_schema(spark: SparkSession, source: DeclaredSource | DeclaredTable) -> StructType:
+    """The columns that a source or a table declares."""
     try:
         return spark.createDataFrame([], ddl(source.columns)).schema
     except PySparkException as error:

@@ -49,7 +49,7 @@ def test_the_example_of_the_readme_is_read_whole() -> None:
         ("", "p.sql", "no statement"),
         ("  -- nothing\n;;", "p.sql", "no statement"),
         ("DROP SOURCE x", "p.sql:1:1", "begins with CREATE, not 'DROP'"),
-        ("CREATE TABLE x", "p.sql:1:8", "not CREATE 'TABLE'"),
+        ("CREATE VIEW x", "p.sql:1:8", "not CREATE 'VIEW'"),
         ("CREATE", "p.sql:1:7", "the end of the statement"),
         ("CREATE OR REPLACE SOURCE t", "p.sql:1:8", "nothing to replace"),
         ("CREATE SOURCE IF NOT EXISTS t", "p.sql:1:18", "columns in brackets"),

@@ -49,6 +49,8 @@ def _lines(plan: Shape) -> Iterator[str]:
     yield f"pipeline {plan['pipeline']} ({plan['file']})"
     for source in plan["sources"]:
         yield from _source(source)
+    for table in plan["tables"]:
+        yield from _table(table)
     for stream in plan["streams"]:
         yield from _stream(stream)
     for sink in plan["sinks"]:
@@ -93,6 +95,20 @@ def _source(source: Shape) -> Iterator[str]:
     )
     if source["missing"]:
         yield "  note       its path does not exist yet: a run would fail"
+
+
+def _table(table: Shape) -> Iterator[str]:
+    yield ""
+    yield f"table {table['name']}: {table['format']}{_options(table)}"
+    yield f"  columns    {_typed(table['columns'])}"
+    if table["version"] is None:
+        yield "  version    not known before it is read"
+        return
+    size = "" if table["bytes"] is None else f", {table['bytes']:,} bytes"
+    yield f"  version    {table['version']}{size}"
+    if table["sent"] is not None:
+        how = "whole, to every task (broadcast)" if table["sent"] == "broadcast" else "by key"
+        yield f"  sent       {how}"
 
 
 def _stream(stream: Shape) -> Iterator[str]:

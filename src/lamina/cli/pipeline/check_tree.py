@@ -43,4 +43,6 @@ def _said(step: Shape) -> str:
     if step["kind"] == "distinct":
         return "distinct rows; a job, with state"
     by = " ".join(", ".join(step["keys"]).split())
+    if step["kind"].endswith("with a table"):
+        return f"{step['kind']}{f' on {by}' if by else ''}, inside of what reads it"
     return f"{step['kind']}{f' by {by}' if by else ', one group'}; a job, with state"

@@ -93,6 +93,10 @@ def shape(found: PipelineStatus) -> Shape:
         "watermark": state.watermark if state else None,
         "source_watermarks": dict(state.source_watermarks) if state else {},
         "source_offsets": {name: dict(each.offsets) for name, each in sorted(offsets.items())},
+        "table_offsets": {
+            name: {"since_epoch": each.epoch, **each.offsets}
+            for name, each in sorted((state.table_offsets if state else {}).items())
+        },
         "checkpoint": shapes.checkpoint(newest, rehearsal.history)
         if rehearsal and newest
         else None,
@@ -111,6 +115,10 @@ def _print(screen: Screen, found: PipelineStatus) -> None:
     if rows:
         screen.line()
         screen.table(("SOURCE", "OFFSETS", "WATERMARK"), rows)
+    tables = _tables(found.rehearsal.state) if found.rehearsal else []
+    if tables:
+        screen.line()
+        screen.table(("TABLE", "VERSION", ">SINCE EPOCH"), tables)
     sinks = [(n, str(e), str(max(found.epoch - e, 0))) for n, e in sorted(found.sinks.items())]
     if sinks:
         screen.line()
@@ -122,6 +130,12 @@ def _sources(state: RecoveredState) -> list[tuple[str, str, str]]:
         (name, _offsets(each), watermark(state.source_watermarks.get(name)))
         for name, each in sorted(state.source_offsets.items())
     ]
+
+
+def _tables(state: RecoveredState) -> list[tuple[str, str, str]]:
+    """Which version of each table the last epoch has read."""
+    found = sorted(state.table_offsets.items())
+    return [(name, _offsets(each), str(each.epoch)) for name, each in found]
 
 
 def _offsets(found: ConnectorCheckpoint) -> str:

@@ -1,0 +1,1 @@
+"""Tables: reference data for joins, one version of it for each epoch."""

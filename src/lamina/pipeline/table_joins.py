@@ -1,0 +1,96 @@
+"""Joins with tables of the pipeline: the stream is kept, the table is looked up.
+
+FROM stream [LEFT | LEFT SEMI | LEFT ANTI] JOIN table ON any condition
+
+Such a join keeps nothing: each row meets the version of the table that its epoch has chosen. So it
+needs no bounds of time, and is a part of the SELECT that reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+
+from lamina.errors import BadPipeline
+from lamina.pipeline.joins import JoinClause
+from lamina.pipeline.model import DeclaredTable, JoinKind, JoinOf, Pipeline
+from lamina.pipeline.select import Select
+from lamina.pipeline.source_checks import check_columns
+from lamina.pipeline.tokens import bad_at, did_you_mean
+
+Bad = Callable[[str, DeclaredTable, str], BadPipeline]
+"""The error that says this of a table, with its place and this advice."""
+
+
+def with_table(of: JoinOf, clause: JoinClause, select: Select, tables: Collection[str]) -> JoinOf:
+    """The join as one with a table, if its right side is one; *tables* are in lower case."""
+    script = select.script
+    if of.left.lower() in tables:
+        raise script.bad(
+            f"FROM begins with the table {of.left!r}",
+            select.first.word if select.first else None,
+            f"Write the stream first, as FROM stream JOIN {of.left} ON ...",
+        )
+    if of.right.lower() not in tables:
+        return of
+    if of.kind in (JoinKind.RIGHT, JoinKind.FULL):
+        raise script.bad(
+            f"{of.kind} JOIN with the table {of.right!r}: whether a row of it has no partner is "
+            "never known, because a stream has no end",
+            clause.words[0],
+            "The stream is the side that is kept: write JOIN or LEFT JOIN",
+        )
+    return replace(of, is_table=True, where="")
+
+
+def check_ttl(select: Select, tables: Collection[str]) -> None:
+    """STATE TTL is about rows that a join keeps."""
+    if select.state_ttl_us is not None and all(n.lower() in tables for n in select.reads[1:]):
+        message = "STATE TTL, but a join with a table keeps no rows"
+        raise select.script.bad(message, select.joins[-1].words[-1], "Leave it out")
+
+
+def check_tables(pipeline: Pipeline, bad: Bad) -> None:
+    """BadPipeline at a column that cannot be one."""
+    for table in pipeline.tables.values():
+        check_columns(table, bad)
+        for column in table.columns:
+            if column.metadata:
+                message = f"the column {column.name!r} of {table.name!r} is METADATA FROM"
+                raise bad(message, table, "Rows of a table have no metadata: leave it out")
+
+
+def check_tables_are_read(pipeline: Pipeline, bad: Bad) -> None:
+    """A table that nothing reads would be copied for nobody."""
+    joins = (stream.join for stream in pipeline.streams.values() if stream.join is not None)
+    read = {each.right.lower() for each in joins if each.is_table}
+    for table in pipeline.tables.values():
+        if table.name.lower() not in read:
+            message = f"nothing reads the table {table.name!r}"
+            raise bad(message, table, "Leave it out, or join a stream with it")
+
+
+def unknown_input(
+    name: str, select: Select, known: Iterable[str], tables: Iterable[str]
+) -> Exception:
+    """The error for a name in FROM that is no source and no stream."""
+    if name.lower() in (each.lower() for each in tables):
+        return select.script.bad(
+            f"{name!r} is a table, and a stream reads a source or another stream",
+            select.table,
+            f"Join it to a stream: FROM stream JOIN {name} ON ...",
+        )
+    message = f"there is no source or stream {name!r}"
+    return select.script.bad(message, select.table, did_you_mean(name, known))
+
+
+def over_changes(name: str, of: JoinOf, file: str) -> BadPipeline:
+    """The error for a stream whose rows are taken back or replaced."""
+    return bad_at(
+        f"a join of the table {of.right!r} with {name!r}, whose rows are taken back or replaced: "
+        "the table may have changed since, and then another row would be taken back than came out",
+        file,
+        of.on_place,
+        f"Join the table before the aggregate, in what {name!r} reads, or let {name!r} EMIT ON "
+        "WINDOW CLOSE",
+    )
