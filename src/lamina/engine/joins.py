@@ -59,3 +59,21 @@ class Join:
     def is_judged(self, is_right: Mask) -> Mask:
         judged: Mask = np.where(is_right, self.kind.judges_right, self.kind.judges_left)
         return judged
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeJoin:
+    """The step of a join over changes, without times: rows are kept until they are taken back."""
+
+    kind: JoinKind
+    columns: tuple[str, ...]  # of both sides: they are kept, and come out
+    left: int  # so many of them are of the left side: the first
+
+    @property
+    def merges(self) -> tuple[Merge, ...]:
+        return ()
+
+    def definition(self, of: str | None) -> str | None:
+        """Rows that were kept without a column do not have it: other columns are another state."""
+        join = [self.kind.value, list(self.columns)]
+        return sha256_hex(encode([of, "join of changes", *join]))

@@ -3,6 +3,7 @@
 Merges       old and new values become one, column by column: aggregates
 a KeyedStep  a function over the keys of a partition that have rows or whose timer is due
 a Join       rows of two streams are kept until their partners have come (engine/joins.py)
+a ChangeJoin rows of two streams that may be taken back are kept until they are (engine/joins.py)
 Timers       the state beside that of a keyed step: which keys are to be called, and when
 
 All of them give whole new values (R10): what they come to is logged, and nothing is ever computed
@@ -21,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lamina.engine.joins import Join
+from lamina.engine.joins import ChangeJoin, Join
 from lamina.errors import UsageError
 from lamina.format.canonical import encode, sha256_hex
 from lamina.state.merge import Merge
@@ -140,7 +141,7 @@ class PythonStep:
 
 StepFunction = Callable[[Stepping], Stepped]
 
-Step = Merges | Timers | Join | KeyedStep
+Step = Merges | Timers | Join | ChangeJoin | KeyedStep
 
 
 def is_keyed(step: Step) -> bool:

@@ -6,8 +6,8 @@
 4  the rows that come out: changed ones, with their old versions if changes are wanted, or those
    of windows that have closed
 
-A step that is a function over keys has its own way through: engine/keyed.py; a join another one:
-engine/joining.py.
+A step that is a function over keys has its own way through: engine/keyed.py; joins have others:
+engine/joining.py, engine/change_joins.py.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lamina.engine.change_joins import update_change_join
 from lamina.engine.changing import PAIR, changed_only, versions
 from lamina.engine.joining import update_join
-from lamina.engine.joins import Join
+from lamina.engine.joins import ChangeJoin, Join
 from lamina.engine.keyed import update_keyed
 from lamina.engine.model import OperatorPlan, OperatorWork, StreamWork, TaskResult, TaskWork
 from lamina.engine.own_columns import as_shown, failures_named, own_of, shown_fields, with_states
@@ -80,6 +81,9 @@ def _updated(
     work, plan = task.stream, operator.plan
     if isinstance(plan.step, Join):
         joined = update_join(task, operator, plan.step, batches)
+        return Updated(joined.result, joined.rows)
+    if isinstance(plan.step, ChangeJoin):
+        joined = update_change_join(task, operator, plan.step, batches)
         return Updated(joined.result, joined.rows)
     own, schema = own_of(plan), schema_of(plan)
     if plan.given:

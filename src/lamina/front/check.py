@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 Shape = dict[str, Any]
 
+_JOIN = "{} join"
+_JOINS = frozenset(_JOIN.format(kind.value.lower()) for kind in JoinKind)
+
 EVERY = EngineSettings().checkpoint_epochs
 LOST = {
     "process": "nothing: every committed epoch is in the log of the home",
@@ -179,8 +182,11 @@ def _add_changes(streams: Iterable[Shape], sources: Collection[str]) -> None:
     changing = {name.lower() for name in sources}
     for stream in streams:
         stream["over_changes"] = any(each.lower() in changing for each in stream["inputs"])
-        if stream["over_changes"] and stream["kind"] in ("stateless", "distinct"):
+        is_join = stream["kind"] in _JOINS
+        if stream["over_changes"] and (is_join or stream["kind"] in ("stateless", "distinct")):
             stream["emit"] = Emit.CHANGES.value
+            if is_join:
+                stream["kept"] = "until rows are taken back: as many as both sides have"
         if stream["emit"] == Emit.CHANGES.value:
             changing.add(stream["name"].lower())
 
@@ -216,7 +222,7 @@ def _join(stream: Stream, of: JoinOf) -> Shape:
         "block_of": stream.block_of or None,
         "reads": f"{of.left}, {of.right}",
         "inputs": [of.left, of.right],
-        "kind": f"{of.kind.value.lower()} join",
+        "kind": _JOIN.format(of.kind.value.lower()),
         "keys": [of.on or of.where or ", ".join(of.using)],
         "window": None,
         "emit": "; ".join(emits),

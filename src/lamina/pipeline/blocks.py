@@ -11,7 +11,7 @@ state is no job of its own: Spark gets it as a part of the block that reads it (
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from lamina.pipeline.aggregates import has_aggregate
@@ -282,8 +282,14 @@ def _with_emits(blocks: list[Stream], file: str) -> list[Stream]:
     for block in blocks:
         select = selects[block.name]
         if emits[block.name] is None and keeps_state(select) and block.block_of:
-            emits[block.name] = _usual(select, feeds_groups=_feeds_groups(block.name, selects))
+            feeds = _feeds_groups(block.name, selects, _joins(blocks))
+            emits[block.name] = _usual(select, feeds_groups=feeds)
     return [replace(each, emit=emits[each.name], late=lates[each.name]) for each in blocks]
+
+
+def _joins(blocks: Iterable[Stream]) -> set[str]:
+    """The joins of two streams: they take changes."""
+    return {each.name for each in blocks if each.join is not None and not each.join.is_table}
 
 
 def _has_groups(name: str, selects: Mapping[str, Select]) -> bool:
@@ -294,10 +300,13 @@ def _has_groups(name: str, selects: Mapping[str, Select]) -> bool:
     return keeps_state(select) or any(_has_groups(each, selects) for each in select.reads)
 
 
-def _feeds_groups(name: str, selects: Mapping[str, Select]) -> bool:
+def _feeds_groups(name: str, selects: Mapping[str, Select], joins: Collection[str]) -> bool:
     """Whether a block that keeps state reads it: that has to know what is taken back."""
     readers = {each: select for each, select in selects.items() if name in select.reads}
-    return any(keeps_state(s) or _feeds_groups(each, selects) for each, s in readers.items())
+    return any(
+        each in joins or keeps_state(select) or _feeds_groups(each, selects, joins)
+        for each, select in readers.items()
+    )
 
 
 def _usual(select: Select, *, feeds_groups: bool) -> Emit | None:

@@ -16,7 +16,7 @@ from lamina.pipeline.aggregate_python import check_own_calls
 from lamina.pipeline.blocks import keeps_state
 from lamina.pipeline.distinct_checks import check_distinct
 from lamina.pipeline.expressions import Words
-from lamina.pipeline.join_checks import check_join
+from lamina.pipeline.join_checks import Inputs, check_join
 from lamina.pipeline.keys import Names, read_keys
 from lamina.pipeline.lateness import check_lateness
 from lamina.pipeline.model import (
@@ -197,19 +197,20 @@ class _Checks:
 
     def _changing_input(self, name: str) -> str | None:
         """What it reads, through others or not, whose rows are taken back."""
-        for each in self.inputs(name):
-            if each in self._changing:
-                return each
-            if each in self._pipeline.sources:
-                continue
-            shape = self._shapes[each]
-            if shape.stream.emit is Emit.CHANGES:
-                return each
-            passes_on = not shape.is_aggregate or shape.select.distinct is not None
-            found = self._changing_input(each) if passes_on else None
-            if found is not None:
-                return found
-        return None
+        found = (self._changing_part(each) for each in self.inputs(name))
+        return next((each for each in found if each is not None), None)
+
+    def _changing_part(self, name: str) -> str | None:
+        """The source or stream itself, or what it reads, whose rows are taken back."""
+        if name in self._changing:
+            return name
+        if name in self._pipeline.sources:
+            return None
+        shape = self._shapes[name]
+        if shape.stream.emit is Emit.CHANGES:
+            return name
+        passes_on = not shape.is_aggregate or shape.select.distinct is not None
+        return self._changing_input(name) if passes_on else None
 
     def stream(self, stream: Stream) -> None:
         shape = self._shapes[stream.name]
@@ -219,7 +220,7 @@ class _Checks:
         check_lateness(shape.select, stream, has_window=shape.has_window)
         changing, updating = self._changing_input(stream.name), self._updating_input(stream.name)
         if stream.join is not None:
-            check_join(stream, changing or updating, self._sources_named, self._file)
+            self._check_join(stream, updating)
             return
         if stream.python is not None:
             check_python(stream, updating, changing, self._sources_of(stream.name), self.bad)
@@ -249,6 +250,10 @@ class _Checks:
             at = shape.select.having[0]
             raise script.bad(f"{message} would stay the newest", at, ADVICE)
         self._check_key_types(shape)
+
+    def _check_join(self, stream: Stream, updating: str | None) -> None:
+        changing = [self._changing_part(name) for name in self.inputs(stream.name)]
+        check_join(stream, Inputs(updating, changing, self._sources_named), self._file)
 
     def _check_where(self, shape: Shape) -> None:
         """Rows of an updating stream are all passed on, or none of a key."""

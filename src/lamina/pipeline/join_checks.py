@@ -1,8 +1,9 @@
-"""Checks of joins that need no Spark: rows that never change, with a watermark on both sides."""
+"""Checks of joins that need no Spark: what each side keeps must be able to go again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from lamina.errors import BadPipeline
 from lamina.pipeline.model import DeclaredSource, JoinOf, Stream
@@ -11,28 +12,51 @@ from lamina.pipeline.table_joins import over_changes
 from lamina.pipeline.tokens import bad_at
 
 
-def check_join(
-    stream: Stream,
-    changed: str | None,
-    sources_of: Callable[[str], Iterable[DeclaredSource]],
-    file: str,
-) -> None:
-    """*changed* is a stream that it reads whose rows replace others, or are taken back."""
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What is known of the inputs of a join; a table is none."""
+
+    updating: str | None  # a stream that one of them reads, or is, whose rows replace others
+    changing: Sequence[str | None]  # for each what it reads, or is, whose rows are taken back
+    sources: Callable[[str], Iterable[DeclaredSource]]
+
+
+def check_join(stream: Stream, inputs: Inputs, file: str) -> None:
+    """BadPipeline at a side whose rows could not be kept, or that would be kept for ever."""
     of = stream.join
     assert of is not None
-
+    changed = next((each for each in inputs.changing if each is not None), inputs.updating)
     if of.is_table:
         if changed is not None:
             raise over_changes(changed, of, file)
         return
+    if inputs.updating is not None:
+        raise rows_replace(inputs.updating, of, file)
     if changed is not None:
-        raise rows_replace(changed, of, file)
+        left, right = (each is not None for each in inputs.changing)
+        check_sides(of, (left, right), file)
+        return
     for name in (of.left, of.right):
-        for source in sources_of(name):
+        for source in inputs.sources(name):
             if source.watermark is None:
                 message = f"a join over {source.name!r}, which has no watermark"
                 said = f"{message}: its rows would be kept for ever"
                 raise bad_at(said, file, of.on_place, NO_WATERMARK)
+
+
+def check_sides(of: JoinOf, changing: tuple[bool, bool], file: str) -> None:
+    """Of a join over changes: rows of both sides go when they are taken back."""
+    if all(changing):
+        return
+    grows, changes = (of.right, of.left) if changing[0] else (of.left, of.right)
+    raise bad_at(
+        f"a join over {grows!r}, whose rows are never taken back, with the changes of {changes!r}: "
+        "they would be kept for ever",
+        file,
+        of.on_place,
+        "Keep one row of each key, as changes: GROUP BY key EMIT CHANGES, or QUALIFY row_number() "
+        "OVER (PARTITION BY key ORDER BY time DESC) = 1 EMIT CHANGES",
+    )
 
 
 def rows_replace(name: str, of: JoinOf, file: str) -> BadPipeline:
@@ -41,5 +65,5 @@ def rows_replace(name: str, of: JoinOf, file: str) -> BadPipeline:
         "stay",
         file,
         of.on_place,
-        "Join rows that never change: a stream with EMIT ON WINDOW CLOSE, or without groups",
+        f"Let {name!r} EMIT CHANGES, then its old rows are taken back; or EMIT ON WINDOW CLOSE",
     )

@@ -35,10 +35,10 @@ from lamina.pipeline.plans import Aggregation, Stateless
 from lamina.pipeline.select import Select, read_select
 from lamina.pipeline.tokens import bad_at
 from lamina.pipeline.variables import filled
+from lamina.spark.compiling_change_joins import compile_stream_join
 from lamina.spark.compiling_first import Firsts
 from lamina.spark.compiling_frames import compile_frames
 from lamina.spark.compiling_groups import INPUT, Groups
-from lamina.spark.compiling_joins import compile_join
 from lamina.spark.compiling_keyed import compile_keyed
 from lamina.spark.compiling_tables import compile_table_join
 from lamina.spark.compiling_versions import compile_versions
@@ -156,7 +156,7 @@ class _Compiler:
         sources = frozenset(source for each in inputs for source in each.sources)
         lateness_us = max(each.lateness_us for each in inputs) + stream.late.allowed_us
         if stream.join is not None:
-            joined = compile_join(self.spark, stream, inputs, reading, self.file)
+            joined = compile_stream_join(self.spark, stream, inputs, reading, self.file)
             self._add(
                 joined.stream, stream, meaning, sources, joined.output, lateness_us=lateness_us
             )

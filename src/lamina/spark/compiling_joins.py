@@ -82,14 +82,14 @@ def compile_join(
     )
     try:
         asked = Asked(spark, stream, of, (left, right), file)
-        return _Joining(spark, stream, of, (left, right), asked).compiled()
+        return Joining(spark, stream, of, (left, right), asked).compiled()
     except PySparkException as error:
         said = f"the join of {stream.block_of!r}: {first_line(error)}"
         raise bad_at(said, file, of.on_place, advice_on(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
-class _Joining:
+class Joining:
     spark: SparkSession
     stream: Stream
     of: JoinOf

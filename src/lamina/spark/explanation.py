@@ -12,10 +12,12 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from lamina.engine.change_joins import COUNT
 from lamina.engine.join_rows import AT, ID, RIGHT, UNTIL
-from lamina.engine.joins import Join
+from lamina.engine.joins import ChangeJoin, Join
 from lamina.engine.model import OperatorPlan
 from lamina.engine.own_columns import own_of
+from lamina.engine.ports import CHANGE
 from lamina.engine.task_state import schema_of
 from lamina.pipeline.checks import order
 from lamina.pipeline.model import Pipeline
@@ -61,7 +63,9 @@ def _session(name: str, spark: SparkSession | None) -> Iterator[SparkSession]:
 def _columns(stream: SparkStream) -> dict[str, Any]:
     operator = stream.operator
     if operator is not None and isinstance(operator.step, Join):
-        return _join(stream, operator, operator.step)
+        return _join(stream, operator, _kept_for(operator.step))
+    if operator is not None and isinstance(operator.step, ChangeJoin):
+        return _join(stream, operator, _BOTH_SIDES)
     merged = operator.merges if operator else ()
     merges = {column: each.function for each in merged for column in each.columns}
     state = stream.state or ()
@@ -83,14 +87,26 @@ def _columns(stream: SparkStream) -> dict[str, Any]:
     }
 
 
-def _join(stream: SparkStream, operator: OperatorPlan, step: Join) -> dict[str, Any]:
+_BOTH_SIDES = "the rows that both sides have now, until they are taken back"
+
+
+def _kept_for(step: Join) -> str:
+    left, right = step.until(np.zeros(2, np.int64), np.array([False, True])) - 1
+    return (
+        f"rows of the left side until the watermark is {_time(left)} past their time, "
+        f"those of the right side {_time(right)}"
+    )
+
+
+def _join(stream: SparkStream, operator: OperatorPlan, kept_for: str) -> dict[str, Any]:
     """Of a join: the rows of both sides that it keeps, and how long."""
-    schema, nothing = schema_of(operator), np.zeros(2, np.int64)
-    left, right = step.until(nothing, np.array([False, True])) - 1
+    schema = schema_of(operator)
     plan_keys = schema.key.names[: operator.group]
     return {
         "columns": [
-            {"name": each.name, "type": each.dataType.simpleString()} for each in stream.output
+            {"name": each.name, "type": each.dataType.simpleString()}
+            for each in stream.output
+            if each.name != CHANGE
         ],
         "state": [
             {
@@ -99,10 +115,9 @@ def _join(stream: SparkStream, operator: OperatorPlan, step: Join) -> dict[str, 
                 "merge": None if each.name in plan_keys else "kept",
             }
             for each in schema.row
-            if each.name not in (RIGHT, AT, UNTIL, ID)
+            if each.name not in (RIGHT, AT, UNTIL, ID, COUNT)
         ],
-        "kept_for": f"rows of the left side until the watermark is {_time(left)} past their time, "
-        f"those of the right side {_time(right)}",
+        "kept_for": kept_for,
         **_size(stream),
     }
 

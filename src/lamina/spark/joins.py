@@ -48,14 +48,19 @@ class JoinSide:
             filled(self.only, variables),
         )
 
-    def sql(self, over: str, names: Sequence[str], types: Types, *, is_right: bool) -> str:
-        """Its rows in the form that both sides have; *names* and *types* are of all columns."""
+    def sql(
+        self, over: str, names: Sequence[str], types: Types, *, is_right: bool, beside: str = ""
+    ) -> str:
+        """Its rows in the form that both sides have; *names* and *types* are of all columns.
+
+        *beside* is what stands beside the side: the event time, unless it is given.
+        """
         mine = dict(self.columns)
         alone = f"NOT coalesce({self.only}, false)" if self.only else "false"
         listed = [
             *(f"CAST({key} AS {types[f'k{i}']}) AS k{i}" for i, key in enumerate(self.keys)),
             f"{str(is_right).lower()} AS {RIGHT}",
-            f"{self.time} AS {AT}",
+            beside or f"{self.time} AS {AT}",
             f"{alone} AS {ALONE}",
             *(
                 f"{mine.get(name, f'CAST(NULL AS {types[name]})')} AS {quoted(name)}"
@@ -77,6 +82,11 @@ class JoinPlan:
     types: Types
     pairs: str  # a condition over both sides
     asked: Stateless  # what the condition sees of the rows
+
+    @property
+    def sent(self) -> tuple[str, ...]:
+        """The columns of the rows that go to the owners of their keys."""
+        return (*self.keys, RIGHT, AT, ALONE, *self.columns)
 
     def sql(self, left: str, right: str) -> str:
         """The rows of both sides."""

@@ -94,14 +94,40 @@ def _passed_on(select: Select, made: SparkStream) -> dict[str, str]:
     return passed
 
 
+def _passed_of(read: Known, select: Select, made: SparkStream) -> dict[str, str]:
+    """Columns of what is read that come out as they are; those of a join are `alias.column`."""
+    if read.relations:
+        return _passed_of_tables(select, read.relations)
+    return _passed_on(select, made)
+
+
+def _passed_of_tables(select: Select, tables: Sequence[Relation]) -> dict[str, str]:
+    """Items that are columns of a table of a join: `x.id`, `x.*`, or `id` if only one has it."""
+    passed: dict[str, str] = {}
+    for item in select.items:
+        name, words = name_of(item), [word.text.lower() for word in item.words]
+        for each in tables:
+            alias = each.alias.lower()
+            if words == [alias, ".", "*"]:
+                for column in each.columns:
+                    passed.setdefault(f"{alias}.{column.lower()}", column)
+            is_alone = len(words) == 1 and sum(table.has(words[0]) for table in tables) == 1
+            path = words if is_alone else [alias, ".", words[-1]]
+            if name is not None and words == path and each.has(words[-1]):
+                passed.setdefault(f"{alias}.{words[-1]}", name)
+    return passed
+
+
 def output_of(stream: SparkStream, select: Select, inputs: Sequence[Known]) -> Output:
     """What its rows do to those before them, and what tells them apart."""
     schema = pa.ipc.read_schema(pa.py_buffer(stream.arrow_output))
     if stream.operator is None or not isinstance(stream.plan, Aggregation):
         read = inputs[0]
-        passed = _passed_on(select, stream)
+        passed = _passed_of(read, select, stream)
         known = read.keys is not None and all(key.lower() in passed for key in read.keys)
-        keys = tuple(passed[key.lower()] for key in read.keys or ()) if known else None
+        spelled = {name.lower(): name for name in schema.names}
+        named = (passed[key.lower()] for key in read.keys or ()) if known else ()
+        keys = tuple(spelled.get(name.lower(), name) for name in named) if known else None
         is_one_to_one = len(inputs) == 1 and not (stream.makes_rows or select.is_python)
         return Output(schema, change_of(inputs), keys if is_one_to_one else None)
     closes = stream.operator.emit is Emit.ON_WINDOW_CLOSE

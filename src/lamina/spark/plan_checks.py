@@ -33,7 +33,7 @@ from pyspark.sql.types import (
 
 from lamina.engine.ports import CHANGE
 from lamina.errors import BadPipeline
-from lamina.pipeline.expressions import sign
+from lamina.pipeline.expressions import Words, sign
 from lamina.pipeline.key_types import COLLATED, MAPS, VARIANTS, YEARS
 from lamina.pipeline.select import Select
 from lamina.pipeline.source_checks import RESERVED
@@ -183,7 +183,7 @@ def check_change(frame: DataFrame, select: Select, *, what: str = "a stream of c
     for name in frame.columns:
         if name.lower() == CHANGE:
             raise select.script.bad(f"{name!r} in {what} is reserved for Lamina", 0, "Use AS")
-    now = next(_of_now(select), None)
+    now = next(of_now(select.script.words), None)
     if now is not None or not AnalysedPlan(frame).is_all_deterministic():
         said = f"{now.text}()" if now is not None else "a function that gives other values again"
         raise select.script.bad(
@@ -194,9 +194,8 @@ def check_change(frame: DataFrame, select: Select, *, what: str = "a stream of c
         )
 
 
-def _of_now(select: Select) -> Iterator[Word]:
+def of_now(words: Words) -> Iterator[Word]:
     """Functions whose value is another one in the next epoch."""
-    words = select.script.words
     for index, word in enumerate(words):
         is_called = [sign(words, index + step) for step in (1, 2)] == ["(", ")"]
         if word.upper in _NOW or (word.upper in _NOW_IF_CALLED and is_called):

@@ -17,7 +17,6 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from lamina.engine.join_rows import ALONE, AT, RIGHT
 from lamina.engine.joins import Join
 from lamina.engine.model import OperatorPlan
 from lamina.engine.ports import CHANGE, DELETE, INSERT, NEW, OLD
@@ -25,6 +24,7 @@ from lamina.engine.taking_back import TAKEN_BACK
 from lamina.engine.task_state import ROWS
 from lamina.pipeline.plans import FLOOR, Aggregation, Stateless
 from lamina.pipeline.select import quoted
+from lamina.spark.change_joins import ChangeJoinPlan
 from lamina.spark.frame_functions import FramePlan
 from lamina.spark.internals import query
 from lamina.spark.joins import JoinPlan
@@ -142,7 +142,7 @@ class SparkStream:
         if isinstance(self.plan, KeyedPlan):
             return list(self.plan.rows)
         if isinstance(self.plan, JoinPlan):
-            return [*self.plan.keys, RIGHT, AT, ALONE, *self.plan.columns]
+            return list(self.plan.sent)
         assert self.state is not None
         rows = [ROWS] if isinstance(self.plan, Aggregation) and self.plan.time is not None else []
         return [*self.state.names, *rows, *([TAKEN_BACK] if self.changing else [])]
@@ -196,13 +196,19 @@ class SparkStream:
         if isinstance(self.plan, KeyedPlan):
             return f"SELECT {hint} * FROM {self.reading.sql(views)}"
         if isinstance(self.plan, JoinPlan):
-            assert self.over is not None
-            sides = (each.sql(views) for each in self.over)
-            return f"SELECT {hint} * FROM ({self.plan.sql(*sides)})"
+            return f"SELECT {hint} * FROM ({self._joined(self.plan, views, taken_back)})"
         text = self.rows(views) if of_rows else self.partial(views)
         if self.changing:
             text = self._signed(text, self.partial(taken_back))
         return f"SELECT {hint} * FROM ({text})"
+
+    def _joined(self, plan: JoinPlan, views: Views, taken_back: Views) -> str:
+        """The rows of both sides of a join."""
+        assert self.over is not None
+        new = [each.sql(views) for each in self.over]
+        if isinstance(plan, ChangeJoinPlan):
+            return plan.changes(new, [each.sql(taken_back) for each in self.over])
+        return plan.sql(*new)
 
     def rows(self, views: Views) -> str:
         """The partials of each row alone, in the types of the state; of own ones the arguments."""
