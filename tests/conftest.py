@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -23,14 +24,27 @@ from tests.servers import (
     table_bucket,
 )
 from tests.servers.kafka_topics import Topics
+from tests.support.memory import base_in_memory, drop
 from tests.support.order import rank
 
 settings.register_profile("lamina", deadline=None)
 settings.load_profile("lamina")
 
 
+IN_MEMORY = pytest.StashKey[Path]()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = False  # of xdist: the order is that of tests/support/order.py
+    if config.option.basetemp is None and (base := base_in_memory()):
+        config.option.basetemp = config.stash[IN_MEMORY] = base
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """The folders of tests that have failed stay until the next run."""
+    if exitstatus == pytest.ExitCode.OK and IN_MEMORY in session.config.stash:
+        drop(session.config.stash[IN_MEMORY])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

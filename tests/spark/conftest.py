@@ -16,11 +16,15 @@ from tests.spark.victims import Nursery, nursery
 CONF = {
     "spark.ui.enabled": "false",
     "spark.sql.ui.explainMode": "simple",  # of every job Spark keeps a text of its plan
+    "spark.ui.showConsoleProgress": "false",
+    # Of 100 pieces of generated code the oldest would go: a pipeline of twenty streams has more,
+    # and compiled them anew in every epoch.
+    "spark.sql.codegen.cache.maxEntries": "3000",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+    "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Xms1g -Xmn500m",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     **({"spark.jars": ",".join(map(str, SPARK_JARS.glob("*.jar")))} if SPARK_JARS.is_dir() else {}),
