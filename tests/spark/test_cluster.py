@@ -1,7 +1,9 @@
-"""A standalone cluster: exact with a shared home, an executor killed; refused without one."""
+"""A standalone cluster: exact with a shared home, whatever executors do; refused without one."""
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,14 +21,21 @@ from tests.spark.cluster import (
     wait_for,
     write_conf,
 )
+from tests.spark.late_twins import SPECULATION, Late, after_epoch
 
 FAULTY = str(Path(__file__).parent / "executor_faults")
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """For all tests here. The shuffle files of a stopped executor are served by its worker."""
     with running_cluster(tmp_path_factory.mktemp("cluster")) as started:
-        started.add_workers("one", "two")
+        started.add_workers(
+            "one",
+            options="-Dspark.shuffle.service.enabled=true "
+            f"-Dspark.shuffle.service.port={started.shuffle_port}",
+        )
+        started.add_workers("two")
         yield started
 
 
@@ -64,8 +73,57 @@ def test_an_executor_is_killed_in_its_task_and_the_result_is_exact(
     assert synced, "nobody did the task of the killed executor again"
     assert tag not in synced
     assert pipeline.published(tmp_path) == pipeline.truth(tmp_path)
-    verified = pipeline.ask("wal", "verify", "--home", tmp_path / ".lamina" / "trades" / "home")
-    assert verified.returncode == 0, verified.stdout + verified.stderr
+    verify(tmp_path)
+
+
+def verify(folder: Path) -> None:
+    """The log of the pipeline is whole."""
+    found = pipeline.ask("wal", "verify", "--home", folder / ".lamina" / "trades" / "home")
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_late_twins_write_after_the_commit_and_nothing_is_damaged_or_counted_twice(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Two copies of one task, both alive, and the later one is the loser (R1).
+
+    An executor is stopped in its task; Spark's speculation runs a twin elsewhere, which wins; the
+    epoch is committed, and so is the next one. Then the executor goes on and writes. Once it had
+    not opened the log yet and so appends behind what others have committed; once it held the lock,
+    with bytes that were not synced.
+    """
+    file, faults = pipeline.write_project(tmp_path), tmp_path / "faults"
+    faults.mkdir()
+    settings = (
+        app_settings(cores=2)
+        | SPECULATION
+        | {
+            "spark.shuffle.service.enabled": "true",
+            "spark.shuffle.service.port": str(cluster.shuffle_port),
+            "spark.executorEnv.PYTHONPATH": FAULTY,
+            "spark.executorEnv.LAMINA_TEST_FAULTS": str(faults),
+        }
+    )
+    conf = {"SPARK_CONF_DIR": str(write_conf(tmp_path / "conf", settings))}
+    environment = cluster.environment | conf
+    (faults / "2-0-open").write_text("stop")
+    (faults / "4-1-sync").write_text("stop")
+    with pipeline.started(file, cluster.url, environment) as (process, events):
+        for name, later in (("2-0-open", 3), ("4-1-sync", 5)):
+            with Late(faults, name) as late:
+                after_epoch(events, later)
+                late.resume()
+        # Killed with what the late ones wrote in its log.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    verify(tmp_path)
+    with pipeline.started(file, cluster.url, environment) as (process, events):
+        recovered, *_, ended = events
+        assert process.wait() == 0, ended
+    assert recovered["epoch"] >= 5
+    assert ended["epoch"] == pipeline.FILES + 1
+    assert pipeline.published(tmp_path) == pipeline.truth(tmp_path)
+    verify(tmp_path)
 
 
 def test_a_worker_that_does_not_see_the_home_is_refused_by_name(

@@ -124,8 +124,8 @@ def cut(rows: list[dict[str, Any]], epochs: int) -> list[list[dict[str, Any]]]:
 
 def test_every_join_equals_one_batch_over_all_rows(spark: Any, tmp_path: Path) -> None:
     rng = random.Random(11)
-    Place(tmp_path / "orders").put_json(cut(orders_of(rng, 90), 3))
-    Place(tmp_path / "payments").put_json(cut(payments_of(rng, 90), 4))
+    Place(tmp_path / "orders").put_json(cut(orders_of(rng, 90), 2))
+    Place(tmp_path / "payments").put_json(cut(payments_of(rng, 90), 3))
     place = Place(tmp_path)
     Run(spark, place, drain=True, variables={"STATE": "a"})(text_of(QUERIES))
     spark.read.schema(ORDERS).json(f"{tmp_path}/orders/in").createOrReplaceTempView("o")

@@ -25,7 +25,7 @@ from tests.spark.victims import Nursery, Process, wait_until_gone
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: lamina[spark]")
 
-KILLS = int(os.environ.get("LAMINA_KILLS", "4"))
+KILLS = int(os.environ.get("LAMINA_KILLS", "2"))
 SEED = int(os.environ.get("LAMINA_SEED") or secrets.randbelow(1_000_000))
 KINDS = ("driver", "worker", "jvm", "worker", "driver", "worker")  # again and again, shuffled
 FIRST_EPOCH_S = 2.0  # it takes longer: Spark is cold

@@ -12,7 +12,7 @@ LONGEST = (  # seconds on two busy cores, when this was last measured
     "tests/spark/test_systems.py",  # 110
     "tests/spark/test_cli_run.py",  # 95
     "tests/spark/test_groups_of_changes.py",  # 90
-    "tests/spark/test_late_twin.py",  # 90
+    "tests/spark/test_cluster.py",  # 90
     "tests/spark/test_random_kills.py",  # 75
     "tests/spark/test_class_archive.py",  # 75
     "tests/spark/test_object_outage.py",  # 60
