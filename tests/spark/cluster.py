@@ -49,6 +49,7 @@ class Cluster:
         self.environment = os.environ | {
             "JAVA_HOME": str(java),
             "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
+            "LAMINA_CACHE": "off",  # an archive of classes would be made beside the tests
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_HOME": str(SPARK_HOME),

@@ -508,4 +508,5 @@ def test_credentials_are_in_no_event_log_home_store_or_output(
 @pytest.fixture
 def processes_environment(spark: Any) -> dict[str, str]:
     """Java as the tests found it; the package from this tree."""
-    return {"JAVA_HOME": os.environ["JAVA_HOME"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    ours = {"JAVA_HOME": os.environ["JAVA_HOME"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    return ours | {"LAMINA_CACHE": "off"}
