@@ -26,6 +26,14 @@ QUERIES = {
     "ON o.id = i.id AND i.price > 2 AND o.state <> 'b'",
     "semis": "SELECT o.* FROM o LEFT SEMI JOIN items i ON o.id = i.id AND i.name = '${NAME}'",
     "antis": "SELECT o.id, o.ts FROM o LEFT ANTI JOIN items ON o.id = items.id",
+    "exists": "SELECT o.id FROM o WHERE EXISTS (SELECT 1 FROM items WHERE id = o.id AND "
+    "price > 2) AND state = 'a'",
+    "not_exists": "SELECT id, state FROM o WHERE NOT EXISTS (SELECT 1 FROM kinds "
+    "WHERE kind = state AND weight > 3)",
+    "ins": "SELECT id, ts FROM o WHERE state IN (SELECT name FROM items WHERE price IS NOT NULL)",
+    "not_ins": "SELECT id, state FROM o WHERE id NOT IN (SELECT id FROM items) AND total > 0",
+    "not_in_nulls": "SELECT id, state FROM o WHERE state NOT IN (SELECT i.name FROM items i WHERE "
+    "i.id = o.id)",
     "stars": "SELECT * FROM (SELECT id AS n, state FROM o) a LEFT JOIN kinds ON state = kind",
     "usings": "SELECT id, o.state, name FROM o JOIN items USING (id) WHERE price IS NOT NULL",
     "ranges": "SELECT o.id, i.name FROM o JOIN items i ON o.total BETWEEN i.price AND i.price + 5",

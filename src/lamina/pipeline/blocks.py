@@ -4,6 +4,7 @@
     SELECT ... FROM (SELECT ...) AS b               the blocks  name.b  and  name
     SELECT ... UNION ALL SELECT ...                 the blocks  name.1, name.2  and  name
     SELECT ... FROM a JOIN b ON ...                 the blocks  name.join  and  name
+    SELECT ... FROM a WHERE EXISTS (SELECT ...)     the same
 
 Texts are cut from the user's own, so an error still has its place in the file. A block without
 state is no job of its own: Spark gets it as a part of the block that reads it (spark/streams.py).
@@ -23,7 +24,8 @@ from lamina.pipeline.keys import Names, read_keys
 from lamina.pipeline.lateness import split_lateness
 from lamina.pipeline.model import NOWHERE, START, Emit, Lateness, Stream
 from lamina.pipeline.ranks import limit_in
-from lamina.pipeline.select import Select, block_name, read_select
+from lamina.pipeline.select import Select, block_name, read_select, reads_of
+from lamina.pipeline.subqueries import joins_of, read_subqueries, without
 from lamina.pipeline.table_joins import check_ttl, with_table
 from lamina.pipeline.tokens import Script, read_script
 from lamina.pipeline.variables import within
@@ -82,9 +84,9 @@ class _Query:
             yield from self._union(script, words, parts, scope)
             return
         block = self._cut(script, self.stream.name, words, scope)
-        select = read_select(block, self.file)
+        select, whole = self._select(block, scope)
         if select.joins:
-            yield from self._joined(block, select, scope)
+            yield from self._joined(block, select, scope, whole)
             return
         if select.inner:
             yield from self._inner(
@@ -92,8 +94,22 @@ class _Query:
             )
         yield block
 
+    def _select(self, block: Stream, scope: Mapping[str, str]) -> tuple[Select, Script]:
+        """A SELECT with its joins, also those that stand in WHERE; and all of its text."""
+        script = self._script_of(block)
+        asked = read_subqueries(script)
+        if not asked:
+            return read_select(block, self.file), script
+        plain = replace(block, select=without(script, asked), joined=block.name)
+        select = read_select(plain, self.file)
+        first, joins = joins_of(script, asked, select.own)
+        reads = reads_of(first, joins, dict(scope), block.name)
+        return replace(select, first=first, joins=joins, reads=reads), script
+
     def _script(self) -> Script:
-        stream = self.stream
+        return self._script_of(self.stream)
+
+    def _script_of(self, stream: Stream) -> Script:
         if stream.place == NOWHERE:
             return read_script(stream.select, f"stream {stream.name}", START)
         return read_script(stream.select, self.file, stream.place)
@@ -152,10 +168,12 @@ class _Query:
             yield from self._inner(script, str(number + 1), _without_brackets(part), scope)
         yield replace(whole, union=tuple(names))
 
-    def _joined(self, block: Stream, select: Select, scope: Mapping[str, str]) -> Iterator[Stream]:
+    def _joined(
+        self, block: Stream, select: Select, scope: Mapping[str, str], script: Script
+    ) -> Iterator[Stream]:
         """A block for each join, after those of subqueries; then what is computed of them."""
         assert select.first is not None
-        script, tables = select.script, (select.first, *(each.table for each in select.joins))
+        tables = (select.first, *(each.table for each in select.joins))
         for table, name in zip(tables, select.reads, strict=True):
             if table.inner:
                 yield from self._inner(script, name, table.inner, scope, is_named=True)
@@ -165,7 +183,7 @@ class _Query:
             last = f" {number + 1}" if len(select.joins) > 1 else ""
             name = block_name(block.name, f"join{last}")
             before = (*before, *clause.words)
-            of = join_of(select, clause, left, select.reads[number + 1])
+            of = join_of(select, clause, left, select.reads[number + 1], script=script)
             of = with_table(of, clause, select, block.tables)
             cut = self._cut(script, name, before, scope)
             yield replace(cut, join=of, scope=(), variables=block.variables)

@@ -6,13 +6,13 @@ from lamina.pipeline.expressions import Words, sign
 from lamina.pipeline.joins import JoinClause
 from lamina.pipeline.model import JoinKind, JoinOf
 from lamina.pipeline.select import Select, quoted
+from lamina.pipeline.tokens import Script
 
 _NAMED = "Name the columns, or write x.* for all columns of one table"
 
 
-def join_of(select: Select, clause: JoinClause, left: str, right: str) -> JoinOf:
-    """One join of a SELECT, of what is *left* of it and a table."""
-    script = select.script
+def join_of(select: Select, clause: JoinClause, left: str, right: str, *, script: Script) -> JoinOf:
+    """One join of a SELECT, of what is *left* of it and a table; *script* has its subqueries."""
     assert select.first is not None
     is_first = clause is select.joins[0]
     later = select.joins[select.joins.index(clause) + 1 :]
@@ -28,11 +28,13 @@ def join_of(select: Select, clause: JoinClause, left: str, right: str) -> JoinOf
         script.slice(clause.on),
         script.place(clause.on[0].start if clause.on else clause.words[0].start),
         clause.using,
-        script.slice(where),
+        select.script.slice(where),
         script.place(where[0].start if where else 0),
         select.state_ttl_us,
         tuple(sorted({word.text.lower() for word in script.words if word.is_name})),
         tuple(sorted(_whole(select))),
+        clause.values,
+        clause.is_inner,
     )
 
 

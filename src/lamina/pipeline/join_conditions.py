@@ -73,13 +73,15 @@ class Conditions:
     """The event time of each side that bounds are of: the first that one is of."""
     is_of_more: bool = False
     """A WHERE may name tables that are joined later: what it says of them is not for this join."""
+    is_inner: bool = False
+    """The WHERE of a subquery, which is the right side: a name is one of its own table first."""
 
     def read(self, words: Words) -> Condition:
         """All parts of a condition that AND puts together."""
         keys, texts = list[tuple[str, str]](), (list[str](), list[str]())
         pairs = list[str]()
         found = Condition()
-        for part in _conjuncts(words):
+        for part in conjuncts(words):
             said = self._part(part)
             low, high = found.bounded(said.low, said.high)
             found = Condition(low=low, high=high)
@@ -91,7 +93,7 @@ class Conditions:
             if len(at) == 1 and OTHER not in at:
                 texts[at.pop()].append(text)
             else:
-                pairs.append(text)
+                pairs.append(self.qualified(part) if self.is_inner else text)
         sides = (tuple(texts[LEFT]), tuple(texts[RIGHT]))
         times = (self.times[LEFT], self.times[RIGHT])
         return Condition(tuple(keys), found.low, found.high, sides, tuple(pairs), times)
@@ -143,11 +145,29 @@ class Conditions:
             if named:
                 return named[0]
         having = [(side, each) for side, each in every if each.has(name)]
+        if self.is_inner and RIGHT in (side for side, _ in having):
+            having = [(side, each) for side, each in having if side == RIGHT]
         if len(having) > 1:
             raise self.ambiguous(word, [each for _, each in having])
         if having:
             return having[0][0]
         return OTHER if self.is_of_more else None
+
+    def qualified(self, words: Words) -> str:
+        """An expression with the table before each of its columns."""
+        text, at = "", words[0].start
+        aliases = {each.alias.lower() for side in self.sides for each in side}
+        for index, word in enumerate(words):
+            if sign(words, index - 1) == "." or not is_reference(words, index):
+                continue
+            if sign(words, index + 1) == "." and word.text.lower() in aliases:
+                continue
+            side = self._side(word, is_qualifier=False)
+            for each in self.sides[side] if side in (LEFT, RIGHT) else ():
+                if each.has(word.text):
+                    text += self.script.text[at : word.start] + quoted(each.alias) + "."
+                    at = word.start
+        return text + self.script.text[at : words[-1].end]
 
     def ambiguous(self, word: Word, having: Sequence[Relation]) -> BadPipeline:
         listed = " and ".join(f"{each.alias}.{word.text}" for each in having)
@@ -161,23 +181,24 @@ class Conditions:
 
     def _time(self, words: Words) -> tuple[str, int] | None:
         """An event time and an interval that is added to it; None if it is anything else."""
-        words = _stripped(words)
+        words = stripped(words)
         at = next((i for i in range(len(words)) if words[i].upper in ("+", "-")), len(words))
-        path, rest = _stripped(words[:at]), words[at:]
-        column = self._column(path)
+        path, rest = stripped(words[:at]), words[at:]
+        column = self.event_time(path)
         if column is None:
             return None
         if not rest:
             return column, 0
-        length = _interval(_stripped(rest[1:]))
+        length = _interval(stripped(rest[1:]))
         if length is None:
             return None
         return column, length if rest[0].upper == "+" else -length
 
-    def _column(self, path: Words) -> str | None:
+    def event_time(self, path: Words) -> str | None:
         """The event time that a path is, with its table."""
         names = [word.text.lower() for word in path]
-        for each in (each for side in self.sides for each in side):
+        sides = reversed(self.sides) if self.is_inner else self.sides
+        for each in (each for side in sides for each in side):
             is_here = len(path) == 1 and each.has(names[0])
             if len(path) == 3 and path[1].upper == ".":
                 is_here = each.alias.lower() == names[0]
@@ -186,9 +207,9 @@ class Conditions:
         return None
 
 
-def _conjuncts(words: Words) -> Iterator[Words]:
+def conjuncts(words: Words) -> Iterator[Words]:
     """The parts that AND puts together; that of BETWEEN does not."""
-    words = _stripped(words)
+    words = stripped(words)
     if not words:
         return
     level, start, between = words[0].depth, 0, 0
@@ -203,10 +224,10 @@ def _conjuncts(words: Words) -> Iterator[Words]:
         if between:
             between -= 1
             continue
-        yield from _conjuncts(words[start:index])
+        yield from conjuncts(words[start:index])
         start = index + 1
     if start:
-        yield from _conjuncts(words[start:])
+        yield from conjuncts(words[start:])
     else:
         yield words
 
@@ -229,7 +250,7 @@ def _comparisons(words: Words) -> list[tuple[Words, str, Words]]:
     return []
 
 
-def _stripped(words: Words) -> Words:
+def stripped(words: Words) -> Words:
     """Without brackets around all of it."""
     while len(words) > 2 and words[0].upper == "(" and words[-1].upper == ")":
         if any(word.depth == words[0].depth for word in words[1:-1]):

@@ -62,6 +62,8 @@ class JoinClause:
     on: Words = ()
     using: tuple[str, ...] = ()
     words: Words = ()
+    values: tuple[tuple[str, str], ...] = ()  # of x IN (SELECT y ...): x and y
+    is_inner: bool = False  # a subquery of WHERE: a name is one of its own table first
 
 
 Joins = tuple[Table, tuple[JoinClause, ...]]
@@ -81,7 +83,7 @@ def read_joins(script: Script, words: Words) -> Joins | None:
     starts = _starts(words)
     if not starts:
         return None
-    first = _table(script, words[: starts[0]], words[starts[0]])
+    first = read_table(script, words[: starts[0]], words[starts[0]])
     clauses = []
     for start, end in zip(starts, [*starts[1:], len(words)], strict=True):
         clauses.append(_clause(script, words[start:end]))
@@ -132,7 +134,7 @@ def _clause(script: Script, words: Words) -> JoinClause:
     kind = JoinKind.INNER if opening == (",",) else _KINDS[opening]
     rest = words[len(opening) :]
     at = next((i for i in _level(rest) if rest[i].upper in ("ON", "USING")), len(rest))
-    table = _table(script, rest[:at], words[0])
+    table = read_table(script, rest[:at], words[0])
     _refuse_lateral(script, rest[at:])
     condition = rest[at:]
     if not condition:
@@ -167,7 +169,8 @@ def _refuse_lateral(script: Script, words: Words) -> None:
             raise script.bad(message, words[index], "Put it into a subquery, or a stream")
 
 
-def _table(script: Script, words: Words, at: Word) -> Table:
+def read_table(script: Script, words: Words, at: Word) -> Table:
+    """A source, a stream or a subquery, and its name."""
     if not words:
         raise script.bad("a source or a stream is missing in FROM", at)
     _refuse_lateral(script, words)

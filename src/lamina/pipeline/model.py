@@ -254,6 +254,8 @@ class JoinOf:
         str, ...
     ] = ()  # names in the SELECT, in lower case: other columns are not kept
     whole: tuple[str, ...] = ()  # aliases of tables of which every column is kept, in lower case
+    values: tuple[tuple[str, str], ...] = ()  # of x [NOT] IN (SELECT y ...): x and y
+    is_inner: bool = False  # a subquery of WHERE: a name is one of its own table first
     is_table: bool = False  # the right side is a table of the pipeline: nothing is kept
 
 

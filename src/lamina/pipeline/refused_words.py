@@ -58,10 +58,11 @@ def _refuse(script: Script, words: tuple[Word, ...], index: int) -> None:
         return  # a column, or a part of its path
     if name == "SELECT" or (before == "(" and name in _QUERIES):
         raise script.bad(
-            f"{name} inside an expression: that is a join, and joins come later",
+            f"{name} inside an expression: a stream has no end, so nobody knows its value",
             word,
-            "Only FROM has subqueries. What a row is compared with can be computed beside it: "
-            "max(x) OVER (PARTITION BY ...) over closed windows",
+            "FROM has subqueries, and WHERE has EXISTS (SELECT ...) and x IN (SELECT ...), with "
+            "NOT or without, beside other conditions. What a row is compared with can be joined, "
+            "or computed beside it: max(x) OVER (PARTITION BY ...) over closed windows",
         )
     if name in REFUSED_CALLS and follows == "(":
         raise script.bad(f"{name} in a stream: {REFUSED_CALLS[name]}", word)

@@ -139,7 +139,7 @@ def _read(
     words, order = split_order(given)
     clauses = _clauses(script, words)
     joins = read_joins(script, clauses["FROM"])
-    if state_ttl_us is not None and joins is None:
+    if state_ttl_us is not None and joins is None and not names[1]:
         raise script.bad("STATE TTL without a join", words[-1], "Leave it out")
     refuse_others(script, given, words, _inside(clauses["FROM"], joins))
     tables = _tables(script, clauses["FROM"], joins, names, dict(scope))
@@ -208,9 +208,11 @@ def _tables(
     name, joined = names
     if found is not None:
         first, joins = found
-        reads = (joined,) if joined else _reads(first, joins, scope, name)
+        reads = (joined,) if joined else reads_of(first, joins, scope, name)
         whole = _whole(words, joined or first.word.text)
         return _Tables(whole, None, reads, first=first, joins=joins)
+    if joined:  # its only table, joined with subqueries of WHERE
+        return _Tables(_whole(words, joined), None, (joined,))
     inner = _subquery(words)
     table, alias, laterals = _table(script, words, inner, name)
     read = table.text if inner else scope.get(table.text.lower(), table.text)
@@ -234,7 +236,7 @@ def _whole(words: tuple[Word, ...], name: str) -> Word:
     return replace(words[0], text=name, end=words[-1].end, is_quoted=True)
 
 
-def _reads(
+def reads_of(
     first: Table, joins: tuple[JoinClause, ...], scope: dict[str, str], name: str
 ) -> tuple[str, ...]:
     """What the tables of FROM are; of a subquery the block that it is."""

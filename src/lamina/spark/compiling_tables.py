@@ -23,7 +23,7 @@ from lamina.pipeline.tokens import bad_at, did_you_mean
 from lamina.pipeline.variables import filled
 from lamina.spark.frames import view
 from lamina.spark.internals import empty_frame
-from lamina.spark.join_asked import Input
+from lamina.spark.join_asked import Input, inner_condition
 from lamina.spark.joins import flat, seen_by_readers
 from lamina.spark.known import Known
 from lamina.spark.schemas import advice_on, first_line
@@ -99,7 +99,10 @@ class TableJoin:
             f"{self._column(*self._found(column))} = {quoted(right.alias)}.{quoted(column)}"
             for column in self.of.using
         ]
-        on = " AND ".join(equal) or filled(self.of.on, self.stream.variables)
+        asked = self.of.on
+        if self.of.is_inner:
+            asked = inner_condition(self.of, self.left.relations, (right,), self.file)
+        on = " AND ".join(equal) or filled(asked, self.stream.variables)
         return f"{_KINDS[self.of.kind]} {table} ON {on}" if on else f"CROSS JOIN {table}"
 
     def _column(self, relation: Relation, column: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -9,7 +10,7 @@ from pyspark.sql.types import DataType, NumericType
 
 from lamina.errors import BadPipeline
 from lamina.pipeline.join_conditions import LEFT, RIGHT, Condition, Conditions, Relation
-from lamina.pipeline.model import JoinOf, Place, Stream
+from lamina.pipeline.model import JoinKind, JoinOf, Place, Stream
 from lamina.pipeline.select import quoted
 from lamina.pipeline.tokens import bad_at, did_you_mean, read_script
 from lamina.pipeline.variables import filled
@@ -46,6 +47,33 @@ class Input:
         return self.alias or "_joined"
 
 
+def inner_condition(
+    of: JoinOf, left: Sequence[Relation], right: Sequence[Relation], file: str
+) -> str:
+    """All that a subquery of WHERE asks of a pair; each column has its table before it."""
+    parts = []
+    if of.on:
+        script = read_script(of.on, file, of.on_place)
+        parts.append(Conditions(script, (left, right), is_inner=True).qualified(script.words))
+    if of.values:
+        parts.append(values_compared(of, left, right, file))
+    return " AND ".join(f"({part})" for part in parts) or "true"
+
+
+def values_compared(
+    of: JoinOf, left: Sequence[Relation], right: Sequence[Relation], file: str
+) -> str:
+    """Of x IN (SELECT y ...): they are equal. Of NOT IN: they are, or nobody knows it."""
+    compared = []
+    for x, y in of.values:
+        one, two = (read_script(text, file, of.on_place) for text in (x, y))
+        mine = Conditions(one, (left, ())).qualified(one.words)
+        theirs = Conditions(two, ((), right)).qualified(two.words)
+        compared.append(f"({mine}) = ({theirs})")
+    equal = " AND ".join(compared)
+    return f"coalesce({equal}, true)" if of.kind is JoinKind.ANTI else equal
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """Reads what is asked of the rows of two inputs."""
@@ -60,9 +88,13 @@ class Asked:
         of = self.of
         sides = (self.inputs[LEFT].relations, self.inputs[RIGHT].relations)
         script = read_script(of.on, self.file, of.on_place)
-        conditions = Conditions(script, sides)
+        conditions = Conditions(script, sides, is_inner=of.is_inner)
         condition = conditions.read(script.words)
-        keys = [*self._using(), *condition.keys]
+        keys, pairs = [*self._using(), *condition.keys], condition.pairs
+        if of.kind is JoinKind.ANTI and of.values:
+            pairs += (self._not_in(keys),)
+        else:
+            keys += of.values
         low, high, asked = condition.low, condition.high, condition.sides
         times = conditions.times
         if of.where:
@@ -71,7 +103,8 @@ class Asked:
             low, high = condition.bounded(more.low, more.high)
             keys += more.keys
             asked = (asked[0] + more.sides[0], asked[1] + more.sides[1])
-        for left, right in self._using():
+        equal = [*self._using(), *(self._times(*pair) for pair in of.values if pair in keys)]
+        for left, right in equal:
             if self._is_time(LEFT, left) and self._is_time(RIGHT, right) and not any(times):
                 low, high = condition.bounded(0, 0)
                 times[:] = [left, right]
@@ -81,7 +114,31 @@ class Asked:
                 "Write ON x.key = y.key AND ...",
             )
         chosen = (times[LEFT], times[RIGHT])
-        return Condition(tuple(keys), low, high, asked, condition.pairs, chosen)
+        return Condition(tuple(keys), low, high, asked, pairs, chosen)
+
+    def _not_in(self, keys: Sequence[tuple[str, str]]) -> str:
+        """What takes a row out of x NOT IN (SELECT y): y is equal, or nobody knows it.
+
+        Without another key a single null would have to meet all rows.
+        """
+        if not keys:
+            (x, y), *_ = self.of.values
+            raise self.bad(
+                f"{x} NOT IN (SELECT {y} ...): a single null among them would take every row out, "
+                "wherever it is kept",
+                f"Write NOT EXISTS (...), with {y} = {x} in its WHERE: that leaves nulls out. Or "
+                "compare other columns, too, in the WHERE of the subquery",
+            )
+        left, right = (each.relations for each in self.inputs)
+        return values_compared(self.of, left, right, self.file)
+
+    def _times(self, x: str, y: str) -> tuple[str, str]:
+        """The event times that x and y of x IN (SELECT y ...) are, with their tables."""
+        left, right = (each.relations for each in self.inputs)
+        one, two = (read_script(text, self.file) for text in (x, y))
+        mine = Conditions(one, (left, ())).event_time(one.words)
+        theirs = Conditions(two, ((), right)).event_time(two.words)
+        return mine or "", theirs or ""
 
     def _is_time(self, side: int, text: str) -> bool:
         relations = self.inputs[side].relations

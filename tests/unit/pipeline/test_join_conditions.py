@@ -61,6 +61,14 @@ def test_a_bound_that_is_no_length_of_time_is_asked_of_pairs() -> None:
     assert found.pairs == ("p.paid BETWEEN o.ts AND o.state",)
 
 
+def test_a_name_in_a_subquery_is_one_of_its_own_table_first() -> None:
+    script = read_script("order_id = id AND total > 3 AND total < o.total + amount", "f")
+    found = Conditions(script, ([ORDERS], [PAYMENTS]), is_inner=True).read(script.words)
+    assert found.keys == (("id", "order_id"),)
+    assert found.sides == ((), ("total > 3",))
+    assert found.pairs == ("`p`.total < o.total + `p`.amount",)
+
+
 def test_equal_times_are_a_key_too() -> None:
     found = read("o.ts = p.paid")
     assert found.keys == (("o.ts", "p.paid"),)

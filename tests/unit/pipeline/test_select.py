@@ -85,7 +85,7 @@ def select(text: str) -> Select:
         ),
         ("SELECT a FROM (TABLE t)", "TABLE inside an expression"),
         ("SELECT a FROM (t)", "reads FROM one source or stream"),
-        ("SELECT a FROM t WHERE a IN (SELECT b FROM u)", "SELECT inside an expression"),
+        ("SELECT a FROM t WHERE a = (SELECT b FROM u)", "SELECT inside an expression"),
         ("SELECT a FROM t WHERE a IN (TABLE u)", "TABLE inside an expression"),
         ("SELECT a FROM t WHERE a IN (VALUES 1)", "VALUES inside an expression"),
         ("WITH u AS (SELECT 1) SELECT a FROM u", "must begin with SELECT"),
