@@ -24,6 +24,7 @@ from tests.servers import (
     table_bucket,
 )
 from tests.servers.kafka_topics import Topics
+from tests.servers.mariadb import MariaServer, mariadb, mariadb_missing
 from tests.support.memory import base_in_memory, drop
 from tests.support.order import rank
 
@@ -79,6 +80,14 @@ def postgres_server() -> Iterator[PostgresServer]:
     if reason := postgres_missing():
         pytest.skip(reason)
     with postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[MariaServer]:
+    if reason := mariadb_missing():
+        pytest.skip(reason)
+    with mariadb() as server:
         yield server
 
 

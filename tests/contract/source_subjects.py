@@ -20,7 +20,9 @@ from lamina.pipeline.model import Column, DeclaredSource, Option
 from lamina.state.partition import Looked
 from lamina.state.schema import StateSchema
 from tests.contract.cdc_rig import CdcRig
+from tests.contract.mysql_rig import MySqlRig
 from tests.servers.kafka_topics import Topics
+from tests.servers.mariadb import MariaServer
 from tests.servers.postgres import PostgresServer
 
 EVERYTHING = Limits()
@@ -101,12 +103,18 @@ class Subject:
         return ranges
 
 
-def subject(kind: str, folder: Path, server: Topics | PostgresServer | None = None) -> Subject:
+AnyServer = Topics | PostgresServer | MariaServer | None
+"""What a subject that is on a server is made with."""
+
+
+def subject(kind: str, folder: Path, server: AnyServer = None) -> Subject:
     match server:
         case Topics():
             made = _kafka(folder, server)
         case PostgresServer():
-            made = _postgres_cdc(folder, server)
+            made = _cdc(CdcRig(server, server.new_schema(), folder, {"a": "BIGINT"}, "a"))
+        case MariaServer():
+            made = _cdc(MySqlRig(server, server.new_database(), folder, {"a": "BIGINT"}, "a"))
         case None:
             made = SUBJECTS[kind](folder)
     return replace(made, definition=replace(made.definition, format=kind))
@@ -195,9 +203,8 @@ def _kafka(folder: Path, topics: Topics) -> Subject:
     return made
 
 
-def _postgres_cdc(folder: Path, server: PostgresServer) -> Subject:
+def _cdc(rig: CdcRig) -> Subject:
     """Behind the snapshot, which no two processes have in common."""
-    rig = CdcRig(server, server.new_schema(), folder, {"a": "BIGINT"}, "a")
     rig.create("a bigint PRIMARY KEY")
     rig.epoch(rig.open())
 
@@ -214,7 +221,7 @@ def _postgres_cdc(folder: Path, server: PostgresServer) -> Subject:
             made.opened.close()
         rig.drop()
 
-    made = Subject(rig.declared(), folder, grow, spoil, rig.offset, drop=drop)
+    made = Subject(rig.declared(), rig.home, grow, spoil, rig.offset, drop=drop)
     made.opened = rig.opened[0]
     grow(made)
     return made
@@ -233,5 +240,6 @@ SUBJECTS: Mapping[str, Callable[[Path], Subject]] = {
     "toy": _toy,
     "kafka": _server_missing,
     "postgres_cdc": _server_missing,
+    "mysql_cdc": _server_missing,
 }
 """One for each row of the registry, and for the toy."""

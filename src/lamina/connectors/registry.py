@@ -19,6 +19,7 @@ SOURCES = {
     "parquet": "lamina.connectors.file_kinds:PARQUET",
     "kafka": "lamina.connectors.kafka.source_kind:KAFKA",
     "postgres_cdc": "lamina.connectors.postgres_cdc.kind:POSTGRES_CDC",
+    "mysql_cdc": "lamina.connectors.mysql_cdc.kind:MYSQL_CDC",
     "trades": "lamina.connectors.trades:TRADES",
     "nexmark": "lamina.connectors.nexmark:NEXMARK",
 }
