@@ -194,11 +194,15 @@ class CdcRig:
 def random_change(rig: CdcRig, random: Random) -> None:
     """One transaction: rows come, change, change their keys, and go; all of them, if rows are
     remembered."""
+    rig.change(*random_statements(random, truncates=rig.memory is not None))
+
+
+def random_statements(random: Random, *, truncates: bool) -> list[str]:
     count = random.choice((1, 1, 2, 5, 30))
     statements = [_statement(random) for _ in range(count)]
-    if rig.memory is not None and random.random() < 0.2:
+    if truncates and random.random() < 0.2:
         statements.insert(random.randrange(count + 1), "TRUNCATE TABLE_")
-    rig.change(*statements)
+    return statements
 
 
 def _statement(random: Random) -> str:

@@ -418,6 +418,13 @@ def test_a_table_that_only_grows_wider_is_read_on(rig: CdcRig) -> None:
     assert rig.state == rig.there()
 
 
+def test_a_partitioned_table_is_refused(postgres_server: PostgresServer, tmp_path: Path) -> None:
+    rig = CdcRig(postgres_server, postgres_server.new_schema(), tmp_path)
+    rig.run("CREATE TABLE TABLE_ (id bigint PRIMARY KEY, name text) PARTITION BY HASH (id)")
+    with pytest.raises(Refused, match=r"is partitioned(?s:.*)each as a source"):
+        rig.plan(rig.open())
+
+
 def test_a_table_made_anew_is_another_one(rig: CdcRig) -> None:
     rig.epoch(rig.open())
     rig.run("DROP TABLE TABLE_")

@@ -156,6 +156,7 @@ def test_a_log_that_cannot_be_followed_is_made_good_by_comparing(
     rig.commit(again)
     assert rig.state == rig.there()
     source = rig.opened[-1]
+    assert not rig.epoch(source), "the log that the snapshot has is not read again"
     for number in range(3):
         rig.change(f"INSERT INTO TABLE_ VALUES ({number + 100}, 'new', 1, NULL)")
         assert rig.epoch(source, 1)

@@ -128,17 +128,12 @@ class Slots:
                 ANEW,
             )
 
-    def renew(self, seen: Seen, at: Position) -> int:
-        """A slot to begin again with, in the place of one of ours: what it returns can be read on.
-
-        Of a slot that still has everything behind *at*, that is where it goes on.
-        """
+    def renew(self, seen: Seen) -> int:
+        """A slot to begin again with, in the place of one of ours: all behind it can be read."""
         slot = seen.slot
         if slot is not None and not _is_given_up(slot):
             self.check_usable(seen)
-            kept = lsn_of(slot["confirmed_flush_lsn"])
-            is_same_log = seen.row["timeline"] == at.timeline and at.lsn <= seen.wal
-            return max(kept, at.lsn) if is_same_log else kept
+            return lsn_of(slot["confirmed_flush_lsn"])
         if slot is not None:
             self._session.query("drop the slot that is lost", _DROP, self._wanted.slot)
         return self.create()

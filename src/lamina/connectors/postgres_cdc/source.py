@@ -181,8 +181,9 @@ class PostgresChanges(JournalSource):
     ) -> SourceRange:
         """What tells the table from the rows that are remembered: nothing is left out by it."""
         is_ours = at.slot == self._wanted.slot
-        first = self._slots.renew(seen, at) if is_ours else self._own_slot(seen)
-        planned = self._snapshot(seen, start, first, rows)
+        first = self._slots.renew(seen) if is_ours else self._own_slot(seen)
+        # What was committed before the look has ended when the snapshot is taken: it has all that.
+        planned = self._snapshot(seen, start, max(first, seen.wal), rows)
         note = (
             f"{why.message}. So the source {self.name!r} has read the table again and compared it "
             "with the rows that it remembers: nothing is missing"
