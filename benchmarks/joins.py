@@ -1,4 +1,5 @@
-"""Joins of two streams against Structured Streaming with RocksDB, and as what they keep grows.
+"""Joins of two streams against Structured Streaming with RocksDB, and as what they keep grows;
+change data capture against pg_recvlogical.
 
 python benchmarks/joins.py            the numbers of docs/benchmarks.md
 python benchmarks/joins.py --quick    the same shape with smaller sizes
@@ -6,24 +7,30 @@ python benchmarks/joins.py --json     the last line of stdout is one JSON object
 
 Half of the rows are of the left side, each with a new id. Those of the right side have the id of a
 left row from up to five epochs before, so nearly each is a pair. Both sides are kept for ten
-epochs.
+epochs. PostgreSQL runs on loopback, as in the tests.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the servers of the tests
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from engine_session import BOTH_CORES, configured, session
+from connector_cdc import cdc_numbers
+from engine_session import BOTH_CORES, configured, say, session
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users have it
 from report import Number, run
 from sql_contenders import Native, Stream, in_turns, ratio, told
+
+from tests.servers import postgres, postgres_missing
 
 COLUMNS = "id BIGINT, v BIGINT, is_right BOOLEAN, ts TIMESTAMP"
 MILLISECOND_US = 1_000
@@ -40,12 +47,23 @@ class Sizes:
     many: int  # rows that are kept, to see how an epoch grows
     few: int
     probes: int  # rows of an epoch then
+    changes: int  # of a table
 
 
 SCALES = {
-    "full": Sizes(rows=200_000, rounds=7, warm=11, many=10_000_000, few=100_000, probes=50_000),
-    "quick": Sizes(rows=50_000, rounds=5, warm=11, many=1_000_000, few=50_000, probes=20_000),
-    "tiny": Sizes(rows=500, rounds=1, warm=1, many=2_000, few=500, probes=200),
+    "full": Sizes(
+        rows=200_000,
+        rounds=7,
+        warm=11,
+        many=10_000_000,
+        few=100_000,
+        probes=50_000,
+        changes=1_000_000,
+    ),
+    "quick": Sizes(
+        rows=50_000, rounds=5, warm=11, many=1_000_000, few=50_000, probes=20_000, changes=200_000
+    ),
+    "tiny": Sizes(rows=500, rounds=1, warm=1, many=2_000, few=500, probes=200, changes=2_000),
 }
 
 
@@ -54,6 +72,13 @@ def main() -> None:
 
 
 def measured(sizes: Sizes, folder: Path) -> Iterator[Number]:
+    if reason := postgres_missing():
+        raise SystemExit(reason)
+    say("change data capture")
+    with postgres() as database:
+        rounds = sizes.rounds
+        yield from cdc_numbers(folder / "cdc", database, changes=sizes.changes, rounds=rounds)
+    say("joins")
     with session(folder / "spark", "4g") as spark, configured(spark, BOTH_CORES):
         for kind in ("inner", "left"):
             yield _against_native(spark, folder / kind, sizes, kind)

@@ -125,6 +125,10 @@ class PostgresServer:
         command += ["--no-sync"]
         subprocess.run(command, user=_user(), cwd=self.folder, check=True, capture_output=True)
 
+    def program(self, name: str) -> Path:
+        """One of those that come with the server."""
+        return self._bin / name
+
     @property
     def data(self) -> Path:
         return self.folder / "data"

@@ -64,7 +64,14 @@ KEYS = {
         "small_epoch_kafka_ratio",
     },
     "sql": {"nexmark_correct", "nexmark_vs_native", "topn_growth", "compile_ms"},
-    "joins": {"interval_vs_native", "left_vs_native", "join_growth"},
+    "joins": {
+        "interval_vs_native",
+        "left_vs_native",
+        "join_growth",
+        "cdc_rows_per_s",
+        "cdc_vs_recvlogical",
+        "cdc_remembered_ratio",
+    },
 }
 NEEDS = dict.fromkeys(("engine", "cold", "connectors", "sql", "joins"), "pyspark")
 LONG = () if os.environ.get("LAMINA_BENCHMARKS") == "all" else tuple(NEEDS)
@@ -84,6 +91,8 @@ def test_a_benchmark_ends_with_one_line_of_json(name: str, tmp_path: Path) -> No
     if name in NEEDS:
         pytest.importorskip(NEEDS[name], reason=f"{NEEDS[name]} is not installed: lamina[spark]")
     if name == "connectors" and (reason := kafka_missing() or postgres_missing()):
+        pytest.skip(reason)
+    if name == "joins" and (reason := postgres_missing()):
         pytest.skip(reason)
     arguments = ["--scale", "tiny", "--json", "--folder", str(tmp_path)]
     run = subprocess.run(
