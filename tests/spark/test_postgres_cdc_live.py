@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 from lamina.errors import BadPipeline, Refused
 from lamina.testing.faulty import Killed
 from tests.contract.cdc_rig import CdcRig, random_change
-from tests.servers import PostgresServer
+from tests.servers import KafkaServer, PostgresServer
 from tests.servers.postgres import ADMIN
 from tests.spark.running import Place, Run
 
@@ -24,6 +26,11 @@ QUERIES = {
     "totals": "SELECT id % 5 AS part, count(*) AS n, sum(amount) AS total, "
     "max(name) AS last FROM t GROUP BY id % 5",
 }
+COLUMNS = ("id", "name", "country", "credit")
+RICHEST = """
+SELECT country, count(*), (array_agg(name ORDER BY credit DESC))[1], sum(credit)
+  FROM customers GROUP BY country HAVING count(*) > 1
+"""
 KEYS = {"everything": "id", "cheap": "id", "totals": "part"}
 
 
@@ -104,7 +111,7 @@ def test_what_only_appends_takes_no_changes(
 
 
 def test_the_example_runs(spark: Any, tmp_path: Path, postgres_server: PostgresServer) -> None:
-    postgres_server.execute("DROP TABLE IF EXISTS customer_names, customer_countries, lamina_sinks")
+    clean(postgres_server)
     postgres_server.execute((EXAMPLE / "setup.sql").read_text())
     port = str(postgres_server.port)
     variables = {"PGHOST": "127.0.0.1", "PGPORT": port, "PGUSER": ADMIN}
@@ -118,4 +125,61 @@ def test_the_example_runs(spark: Any, tmp_path: Path, postgres_server: PostgresS
     names = postgres_server.execute("SELECT * FROM customer_names ORDER BY id")
     assert names == [(2, "BLAISE"), (3, "CARL"), (4, "DMITRI")]
     postgres_server.execute("SELECT pg_drop_replication_slot('lamina_example')")
-    postgres_server.execute("DROP PUBLICATION lamina_example; DROP TABLE customers")
+
+
+def test_the_example_of_copies_runs(
+    spark: Any, tmp_path: Path, postgres_server: PostgresServer, kafka_server: KafkaServer
+) -> None:
+    """Delta, Iceberg, Kafka and PostgreSQL have what the table has, after TRUNCATE, too."""
+    login = {"PGHOST": "127.0.0.1", "PGPORT": str(postgres_server.port), "PGUSER": ADMIN}
+    variables = {**login, "KAFKA": kafka_server.bootstrap}
+    run = Run(spark, Place(tmp_path), variables=variables)
+    copies = (EXAMPLE / "copies.sql").read_text()
+    clean(postgres_server)
+    for statement in (
+        (EXAMPLE / "setup.sql").read_text(),
+        "INSERT INTO customers VALUES (5, 'Emmy', 'DE', 40); DELETE FROM customers WHERE id = 1; "
+        "UPDATE customers SET id = 7, name = 'Évariste' WHERE id = 2",
+        "TRUNCATE customers; INSERT INTO customers SELECT g, 'n' || g, 'X' || g % 2, g FROM "
+        "generate_series(4, 9) g",
+    ):
+        postgres_server.execute(statement)
+        run(copies)
+        there = set(postgres_server.execute("SELECT id, name, country, credit FROM customers"))
+        assert in_lake(tmp_path) == there
+        assert in_warehouse(tmp_path) == there
+        assert in_topic(kafka_server, "customers") == there
+        view = postgres_server.execute("SELECT * FROM customer_richest")
+        assert set(view) == set(postgres_server.execute(RICHEST))
+    postgres_server.execute("SELECT pg_drop_replication_slot('lamina_copies')")
+
+
+def clean(server: PostgresServer) -> None:
+    """What another example, or another test, has left."""
+    server.execute("DROP PUBLICATION IF EXISTS lamina_example")
+    tables = "customers, customer_names, customer_countries, customer_richest, lamina_sinks"
+    server.execute(f"DROP TABLE IF EXISTS {tables}")
+
+
+def in_lake(folder: Path) -> set[tuple[Any, ...]]:
+    from deltalake import DeltaTable  # noqa: PLC0415  an extra
+
+    table: Any = DeltaTable(str(folder / "lake" / "customers")).to_pyarrow_table()
+    return {tuple(row[name] for name in COLUMNS) for row in table.to_pylist()}
+
+
+def in_warehouse(folder: Path) -> set[tuple[Any, ...]]:
+    from pyiceberg.catalog.sql import SqlCatalog  # noqa: PLC0415  an extra
+
+    place = folder / "warehouse"
+    options = {"uri": f"sqlite:///{place}/catalog.db", "warehouse": f"file://{place}"}
+    with SqlCatalog("default", **options) as catalog:
+        rows = catalog.load_table("shop.customers").scan().to_arrow().to_pylist()
+    return {tuple(row[name] for name in COLUMNS) for row in rows}
+
+
+def in_topic(server: KafkaServer, topic: str) -> set[tuple[Any, ...]]:
+    """What is left when the topic is compacted: the last message of each key."""
+    last = {message.key(): message.value() for message in server.read_all(topic)}
+    rows = [json.loads(value, parse_float=Decimal) for value in last.values() if value]
+    return {(*(row[name] for name in COLUMNS[:3]), Decimal(row["credit"])) for row in rows}
