@@ -238,6 +238,21 @@ def test_a_partner_at_the_watermark_still_comes(tmp_path: Path) -> None:
     assert got(world) == Counter([(0, 3), (1, None), (2, None), (3, None)])
 
 
+def test_late_rows_are_counted_for_each_side(tmp_path: Path) -> None:
+    step = Join(JoinKind.LEFT, 0, MINUTE, COLUMNS, 2)
+    begin, end = 10 * MINUTE, 20 * MINUTE
+    left: list[Row] = [("k", 0, end), ("k", 1, begin), ("k", 2, begin), ("k", 3, end)]
+    right: list[Row] = [("k", 0, end), ("k", 1, end), ("k", 2, begin), ("k", 3, begin)]
+    world = world_of(tmp_path, step, (left, [*right, ("k", 4, begin)]), limit=1)
+    engine = world.open(partitions=2)
+    reports = [report for report in iter(engine.step, None) if report is not None]
+    found = [report.late_sides["joined"] for report in reports]
+    assert sum(sides["left"] for sides in found) == 2
+    assert sum(sides["right"] for sides in found) == 3
+    assert sum(report.late for report in reports) == 5
+    kill(engine)
+
+
 def test_nothing_is_kept_of_a_join_that_is_drained(tmp_path: Path) -> None:
     step = Join(JoinKind.FULL, 0, 60 * SECOND, COLUMNS, 2)
     data = (random_rows(3, 100, 5), random_rows(4, 100, 5))

@@ -121,6 +121,11 @@ def without_alone(
     return rows, [key.take(others) for key in keys]
 
 
+def of_right(rows: pa.RecordBatch) -> int:
+    """How many rows are of the right side."""
+    return int(rows.column(RIGHT).true_count)
+
+
 def on_time(rows: pa.RecordBatch, floor: int | None) -> Mask:
     """Rows at the watermark, which is one before the floor, or later."""
     if floor is None:

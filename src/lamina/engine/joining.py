@@ -27,6 +27,7 @@ from lamina.engine.join_rows import (
     JoinUpdate,
     filtered,
     keys_of,
+    of_right,
     on_time,
     rows_in,
     with_kept,
@@ -62,6 +63,7 @@ def update_join(
     rows, keys = without_alone(rows, keys)
     wanted = on_time(rows, highest([work.late_floor, partition.floor]))
     late = came - int(np.count_nonzero(wanted))
+    late_right = of_right(rows) - of_right(rows.filter(pa.array(wanted)))
     rows, keys = filtered(rows, keys, wanted)
     fired = None if timers is None else timers.fired(floor)
     joined = _Joined(*with_kept(partition, rows, keys, fired), rows.num_rows, step)
@@ -81,6 +83,7 @@ def update_join(
         rows_in=came,
         late=late,
         keys=sum(each.rows for each in partition.runs) + run.num_rows,
+        late_right=late_right,
     )
     return JoinUpdate(result, joined.output(plan, due))
 

@@ -181,6 +181,7 @@ class TaskResult:
     rows_in: int = 0
     late: int = 0
     keys: int = 0
+    late_right: int = 0  # of a join: so many of the late ones are of its right side
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,8 @@ class EpochReport:
     gaps_us: Mapping[str, int] = field(default_factory=dict)  # that watermarks have jumped over
     staged: tuple[StagedFile, ...] = ()  # its output, as it was committed
     notes: tuple[str, ...] = ()  # what sources have to say
+    late_sides: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Late rows of joins, by block: `left` and `right`. They are in *late*, too."""
 
 
 FailPoint = Callable[[str], None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from lamina.engine.joins import Join
 from lamina.engine.model import Seen, StreamResult
 from lamina.engine.planning import EpochPlan, Watermarks, stood_at
 from lamina.engine.plans import EnginePlan, EpochReport
@@ -97,4 +98,15 @@ def report_of(
         gaps_us=plan.watermarks.gaps(after, seen),
         staged=commit.staged,
         notes=tuple(_notes(plan)),
+        late_sides=dict(_late_sides(results, pipeline)),
     )
+
+
+def _late_sides(
+    results: Mapping[str, StreamResult], pipeline: EnginePlan
+) -> Iterator[tuple[str, Mapping[str, int]]]:
+    for stream in pipeline.streams:
+        if any(isinstance(each.step, Join) for each in stream.operators.values()):
+            tasks = results[stream.name].tasks
+            right = sum(task.late_right for task in tasks)
+            yield stream.name, {"left": sum(task.late for task in tasks) - right, "right": right}

@@ -235,6 +235,7 @@ def combined(results: Iterable[TaskResult]) -> TaskResult:
             rows_in=first.rows_in + each.rows_in,
             late=first.late + each.late,
             keys=first.keys + each.keys,
+            late_right=first.late_right + each.late_right,
         )
     return first
 

@@ -32,4 +32,5 @@ def result_of(value: Any) -> TaskResult:
         rows_in=value["rows_in"],
         late=value["late"],
         keys=value["keys"],
+        late_right=value["late_right"],
     )

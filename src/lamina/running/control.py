@@ -71,6 +71,8 @@ class Status:
     rows_per_s: int = 0
     rows_out: Mapping[str, int] = field(default_factory=dict)  # by sink
     late: int = 0
+    late_sides: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Late rows of joins, by block: `left` and `right`."""
     without_time: int = 0
     ahead: int = 0  # rows too far ahead to move the watermark
     watermark: int | None = None

@@ -205,6 +205,10 @@ class Loop:
             rows=status.rows + read,
             rows_per_s=round(read / report.seconds) if report.seconds > 0 else 0,
             late=status.late + report.late,
+            late_sides={
+                name: _added(status.late_sides.get(name, {}), sides)
+                for name, sides in sorted(report.late_sides.items())
+            },
             without_time=status.without_time + report.without_time,
             ahead=status.ahead + report.ahead,
             watermark=report.watermark,

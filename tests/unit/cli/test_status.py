@@ -82,6 +82,14 @@ def test_the_logs_are_the_truth_and_not_what_was_said_last(made: HomeAndStore) -
     assert said["sinks"] == {"lake": 3}
 
 
+def test_late_rows_of_joins_are_shown_by_side(made: HomeAndStore) -> None:
+    sides = {"paid.join": {"left": 3, "right": 1}, "seen.join": {"left": 0, "right": 0}}
+    write_status(made.home, Status("orders", 7, "here", "ended", 0, 0, late_sides=sides))
+    assert answer(lamina("status", *places(made), "--json"))["said"]["late_sides"] == sides
+    shown = lamina("status", *places(made)).output
+    assert "late:       paid.join: 3 left, 1 right\n" in shown
+
+
 def test_full_listings_of_the_last_run_are_shown(made: HomeAndStore) -> None:
     listings = {"clicks": {"full": 3, "requests": 41}}
     write_status(made.home, Status("orders", 7, "here", "ended", 0, 0, listings=listings))

@@ -95,12 +95,22 @@ def listed(status: Status) -> str:
     )
 
 
+def late_sides(status: Status) -> str:
+    """paid.join: 3 left, 0 right; only joins that have late rows"""
+    return "; ".join(
+        f"{name}: {sides.get('left', 0)} left, {sides.get('right', 0)} right"
+        for name, sides in sorted(status.late_sides.items())
+        if any(sides.values())
+    )
+
+
 def epoch_shape(report: EpochReport, status: Status | None) -> Shape:
     return {
         "epoch": report.epoch,
         "rows": dict(report.rows),
         "rows_out": dict(report.rows_out),
         "late": report.late,
+        "late_sides": {name: dict(sides) for name, sides in report.late_sides.items()},
         "without_time": report.without_time,
         "ahead": report.ahead,
         "gaps_us": dict(report.gaps_us),

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from lamina.checkpoint import Checkpointer
-from lamina.cli.pipeline.run_words import listed, watermark
+from lamina.cli.pipeline.run_words import late_sides, listed, watermark
 from lamina.cli.support import shapes
 from lamina.cli.support.homes import HomeTarget
 from lamina.cli.support.places import PipelinePlace, place_of, place_options
@@ -160,6 +160,8 @@ def _lines(found: PipelineStatus) -> Iterator[tuple[str, str]]:
             f"at {utc(said.updated_ms)}: {counted(said.rows, 'row')} read, "
             f"{said.rows_per_s} rows/s, {said.late} late",
         )
+        if late_sides(said):
+            yield "late", late_sides(said)
         if said.listings:
             yield "listings", listed(said)
         if said.why:
