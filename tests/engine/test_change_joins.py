@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -60,8 +60,8 @@ def plan_of(step: ChangeJoin) -> OperatorPlan:
     )
 
 
-def tagged_for(step: ChangeJoin) -> LocalStream:
-    """Both sides as one table, as Spark makes it."""
+def tagged_for(step: ChangeJoin, alone: Collection[int] = ()) -> LocalStream:
+    """Both sides as one table, as Spark makes it; left rows with an amount of *alone* say so."""
     schema = pa.ipc.read_schema(pa.py_buffer(plan_of(step).rows_schema))
 
     def tagged(left: pa.Table | None, right: pa.Table | None) -> pa.Table:
@@ -73,8 +73,9 @@ def tagged_for(step: ChangeJoin) -> LocalStream:
             mine = dict(zip(names, (table["key"], table["amount"]), strict=True))
             taken_back = pc.equal(table["ts"].cast(pa.int64()), TAKEN_BACK)
             flags = pa.array([is_right] * table.num_rows, pa.bool_())
-            alone = pa.array([False] * table.num_rows, pa.bool_())
-            columns = [table["key"], flags, taken_back, alone] + [
+            refused = pa.array(() if is_right else alone, pa.int64())
+            is_alone = pc.is_in(table["amount"], refused)
+            columns = [table["key"], flags, taken_back, is_alone] + [
                 mine.get(name, pa.nulls(table.num_rows, schema.field(name).type))
                 for name in step.columns
             ]
@@ -121,12 +122,15 @@ def left_of(changes: Sequence[Row]) -> list[tuple[str | None, int]]:
     return list(counts.elements())
 
 
-def expected(kind: JoinKind, data: tuple[Sequence[Row], Sequence[Row]]) -> Counter[Pair]:
+def expected(
+    kind: JoinKind, data: tuple[Sequence[Row], Sequence[Row]], alone: Collection[int] = ()
+) -> Counter[Pair]:
     """The join of the rows that are there, row by row in plain Python."""
     left, right = map(left_of, data)
     found = Counter[Pair]()
     for x in left:
-        partners = [y for y in right if x[0] is not None and x[0] == y[0]]
+        may_meet = x[0] is not None and x[1] not in alone
+        partners = [y for y in right if may_meet and x[0] == y[0]]
         if kind.has_pairs:
             found.update(map(_row, [(*x, *y) for y in partners]))
         if kind is JoinKind.SEMI and partners:
@@ -136,7 +140,7 @@ def expected(kind: JoinKind, data: tuple[Sequence[Row], Sequence[Row]]) -> Count
         if kind is JoinKind.ANTI and not partners:
             found[_row(x)] += 1
     if kind in (JoinKind.RIGHT, JoinKind.FULL):
-        known = {x[0] for x in left if x[0] is not None}
+        known = {x[0] for x in left if x[0] is not None and x[1] not in alone}
         found.update(_row((None, None, *y)) for y in right if y[0] not in known)
     return found
 
@@ -216,6 +220,23 @@ def test_killed_and_rescaled_no_change_is_lost_or_comes_twice(
         kill(engine)
     world.finish(partitions=2)
     assert got(world) == expected(kind, data)
+
+
+@pytest.mark.parametrize("kind", [JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI])
+def test_a_row_that_fails_the_condition_of_its_side_has_no_partner(
+    kind: JoinKind, tmp_path: Path
+) -> None:
+    """But it comes out, and goes when it is taken back; it is not kept."""
+    data, step = (random_changes(5, 120, 4), random_changes(6, 120, 4)), step_of(kind)
+    world = world_of(tmp_path, step, data, limit=40)
+    world.streams = {"joined": tagged_for(step, alone=(1, 4))}
+    engine = world.open()
+    run_out(engine)
+    assert got(world) == expected(kind, data, alone=(1, 4))
+    left, right = (set(left_of(side)) for side in data)
+    kept = {x for x in left if x[0] is not None and x[1] not in (1, 4)}
+    assert live(engine) == len(kept) + len({y if kind.has_pairs else y[0] for y in right if y[0]})
+    kill(engine)
 
 
 def test_nothing_is_kept_of_rows_that_are_taken_back(tmp_path: Path) -> None:

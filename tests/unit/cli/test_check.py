@@ -125,6 +125,28 @@ def test_what_would_not_work_is_refused_with_place_and_advice(
     assert message in result.stderr
 
 
+def test_a_join_over_changes_says_what_it_keeps_and_emits(tmp_path: Path) -> None:
+    file = tmp_path / "joined.sql"
+    file.write_text(
+        """CREATE SOURCE t (k STRING, a BIGINT) USING json OPTIONS (path 'in');
+CREATE STREAM sums AS SELECT k, sum(a) AS s FROM t GROUP BY k EMIT CHANGES;
+CREATE STREAM both AS SELECT x.k, x.s, y.n FROM sums x
+  LEFT JOIN (SELECT k, count(*) AS n FROM t GROUP BY k) y ON x.k = y.k;
+CREATE SINK a FROM both USING console;
+"""
+    )
+    streams = answer(lamina("check", file, "--no-spark", "--json"))["streams"]
+    assert {each["name"]: (each["emit"], each["over_changes"]) for each in streams} == {
+        "sums": ("changes", False),
+        "both.y": ("changes", False),
+        "both.join": ("changes", True),
+        "both": ("changes", True),
+    }
+    text = lamina("check", file, "--no-spark").output
+    assert "  kept       until rows are taken back: as many as both sides have" in text
+    assert "  over       changes: a row that is taken back takes back what came out of it" in text
+
+
 def test_changes_are_followed_from_stream_to_stream(tmp_path: Path) -> None:
     file = tmp_path / "changes.sql"
     file.write_text(
