@@ -290,7 +290,7 @@ def test_epochs_compile_no_code_for_python_and_make_few_calls(
         (lambda t: t.sort("k"), "a stream has no order"),
         (lambda t: t.limit(3), "no end to count to"),
         (lambda t: t.repartition(3), "Leave it out"),
-        (lambda t: t.join(t.select("k"), "k"), "Joins are not supported yet"),
+        (lambda t: t.join(t.select("k"), "k"), "Join streams in SQL"),
         (lambda t: t.sample(0.5), "not be the same"),
         (lambda t: t.union(t.sparkSession.createDataFrame([("a", 1)], COLUMNS)), "nothing else"),
         (lambda t: t.sparkSession.createDataFrame([("a", 1)], COLUMNS), "nothing else"),

@@ -55,7 +55,7 @@ _PARTIAL = (*_ROWS, "Aggregate")
 _FRAMES = (*_ROWS, "Union", "MapInArrow", "MapInPandas")
 _OTHER_INPUT = "It has what it is given, and nothing else: an epoch is cut anywhere"
 _INSTEAD = (
-    ("Join", "Joins are not supported yet"),
+    ("Join", "Join streams in SQL: a join has to keep rows of other epochs"),
     ("Aggregate", "Let a SELECT with GROUP BY read this stream"),
     ("Distinct", "Let a SELECT DISTINCT read this stream"),
     ("Deduplicate", "Let a SELECT DISTINCT read this stream"),
