@@ -23,6 +23,7 @@ from lamina.errors import Refused, StateChanged
 from lamina.pipeline.model import Emit, JoinKind
 from lamina.state.partition import StatePartition
 from tests.engine.pipelines import Bomb, Killed, Row, World, kill, run_out
+from tests.support.examples import IS_LONG
 from tests.support.in_process import LocalStream
 
 KINDS = tuple(JoinKind)
@@ -188,7 +189,11 @@ DRAWN = st.builds(
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(drawn=DRAWN)
-@settings(max_examples=8, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(
+    max_examples=30 if IS_LONG else 5,
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+)
 def test_what_comes_out_is_the_join_of_the_rows_that_are_there(
     kind: JoinKind, drawn: Drawn, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -206,7 +211,7 @@ def test_what_comes_out_is_the_join_of_the_rows_that_are_there(
 
 
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("kind", [JoinKind.INNER, JoinKind.FULL])
+@pytest.mark.parametrize("kind", KINDS if IS_LONG else [JoinKind.FULL])
 def test_killed_and_rescaled_no_change_is_lost_or_comes_twice(
     kind: JoinKind, place: str, tmp_path: Path
 ) -> None:
