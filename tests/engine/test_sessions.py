@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from lamina.engine.changing import PAIR, changes_of
 from lamina.engine.model import OperatorPlan
+from lamina.engine.ports import CHANGE, NEW
 from lamina.engine.sessions import Sessions
 from lamina.engine.steps import Stepped, Stepping
+from lamina.errors import Overflow
 from lamina.pipeline.model import Emit
 from lamina.state.merge import Merge
 
@@ -25,7 +29,11 @@ Session = tuple[int, int, int, int, int]
 
 
 def stepped(
-    state: dict[int, dict[str, list[int]]], rows: list[Session], due: set[int], floor: int | None
+    state: dict[int, dict[str, list[int]]],
+    rows: list[Session],
+    due: set[int],
+    floor: int | None,
+    step: Sessions = STEP,
 ) -> tuple[list[Session], dict[int, int | None]]:
     """One epoch of the step; the sessions that come out, and the timers of the keys."""
     keys = sorted({row[0] for row in rows} | due)
@@ -38,7 +46,7 @@ def stepped(
         [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(ROWS)],
         schema=ROWS,
     )
-    made: Stepped = STEP.step(
+    made: Stepped = step.step(
         Stepping(
             pa.record_batch({"k": pa.array(keys, pa.int64())}),
             pa.RecordBatch.from_arrays(columns, schema=LISTS),
@@ -123,6 +131,88 @@ def test_rows_form_the_sessions_of_their_epoch_and_are_counted(seed: int) -> Non
     assert sorted(zip(*found, strict=True)) == expected, "the last column counts rows, as n does"
     (again,) = STEP.formed(plan, [made])
     assert again.equals(made), "what Spark has formed is passed on"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_changes_of_sessions_come_to_those_of_all_rows(seed: int) -> None:
+    """What is taken back is there, and no two rows of a key have the same end at any time."""
+    rng = random.Random(seed)
+    step = replace(STEP, gives_changes=True)
+    rows: list[Session] = []
+    for _ in range(rng.randint(1, 120)):
+        start = rng.randint(0, 300)
+        rows.append((rng.randint(0, 2), start, start + rng.choice([1, 5, 10, 40]), 1, 1))
+    state: dict[int, dict[str, list[int]]] = {}
+    shown: dict[tuple[int, int], Session] = {}
+    kinds: set[str] = set()
+    for epoch in range(6):
+        out, _ = stepped(state, rows[epoch::5] if epoch < 5 else [], set(state), None, step)
+        changes = changes_of(_batch(out)) if out else pa.record_batch({CHANGE: pa.array([], "str")})
+        kinds |= set(changes[CHANGE].to_pylist())
+        listed = [tuple(each.values()) for each in changes.to_pylist()]
+        for *session, kind in sorted(listed, key=lambda each: each[-1] in NEW):
+            found: Session = tuple(session)
+            if kind in NEW:
+                assert (found[0], found[2]) not in shown
+                shown[found[0], found[2]] = found
+            else:
+                assert shown.pop((found[0], found[2])) == found
+    assert sorted(shown.values()) == sorted(islands(rows))
+    out, _ = stepped(state, [], set(state), 1 << 60, step)
+    assert not out, "what closes has come out already"
+    assert not state
+    assert kinds <= {"+I", "-U", "+U", "-D"}
+
+
+def test_a_session_whose_end_stays_is_replaced_and_one_that_grows_is_another_row() -> None:
+    """A sink that writes by key ignores -U: the row of another end would stay."""
+    step = replace(STEP, gives_changes=True)
+    state: dict[int, dict[str, list[int]]] = {}
+    stepped(state, [(1, 5, 10, 1, 1), (1, 20, 30, 1, 1), (1, 50, 60, 1, 1)], set(), None, step)
+    out, _ = stepped(state, [(1, 2, 7, 1, 1), (1, 25, 35, 1, 1)], set(), None, step)
+    changes = [tuple(each.values()) for each in changes_of(_batch(out)).to_pylist()]
+    assert sorted(changes, key=str) == [
+        (1, 2, 10, 2, 2, "+U"),
+        (1, 20, 30, 1, 1, "-D"),
+        (1, 20, 35, 2, 2, "+I"),
+        (1, 5, 10, 1, 1, "-U"),
+    ]
+
+
+def _batch(rows: list[Session]) -> pa.RecordBatch:
+    names = [*ROWS.names, PAIR]
+    return pa.record_batch(
+        {n: pa.array(c) for n, c in zip(names, zip(*rows, strict=True), strict=True)}
+    )
+
+
+def test_a_bag_of_a_single_session_has_each_value_once() -> None:
+    """Spark gives values as it found them; a session that met no other was kept as it came."""
+    kind = pa.list_(pa.struct([("v", pa.float64()), ("n", pa.int64())]))
+    rows = pa.record_batch(
+        {
+            "s": pa.array([0], TIME),
+            "e": pa.array([10], TIME),
+            "bag": pa.array([[{"v": v, "n": 1} for v in (2.0, -0.0, 0.0, 2.0)]], kind),
+        }
+    )
+    old = pa.RecordBatch.from_arrays(
+        [pa.nulls(1, pa.list_(each.type)) for each in rows.schema], rows.schema.names
+    )
+    nothing = np.zeros(1, np.bool_)
+    keys = pa.record_batch({"k": pa.array([1])})
+    step = Sessions("s", "e", (Merge("bag", ("bag",)),))
+    made = step.step(Stepping(keys, old, nothing, rows, np.zeros(1, np.int64), nothing, None))
+    ((bag,),) = made.values.column("bag").to_pylist()
+    assert [(each["v"], each["n"]) for each in bag] == [(0.0, 2), (2.0, 2)]
+
+
+def test_an_error_while_sessions_meet_says_what_the_column_holds() -> None:
+    state: dict[int, dict[str, list[int]]] = {}
+    step = replace(STEP, called=(("total", "sum(v)"),))
+    most = (1 << 63) - 1
+    with pytest.raises(Overflow, match=r"sum\(v\)"):
+        stepped(state, [(1, 0, 10, most, 1), (1, 5, 12, most, 1)], set(), None, step)
 
 
 def test_a_session_closes_at_the_watermark_and_others_stay() -> None:

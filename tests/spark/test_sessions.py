@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from lamina.engine.ports import Change
+from lamina.engine.ports import CHANGE, Change
 from lamina.errors import BadPipeline
 from lamina.testing.faulty import Killed
 from tests.engine.pipelines import Bomb
+from tests.spark.changes import applied
 from tests.spark.running import Place, Run, batch, comparable, compiled, pipeline_text
 from tests.spark.together import Together
 
@@ -75,6 +76,27 @@ QUERIES = [
 ]
 
 
+TENS = "session_window(ts, '10 seconds')"
+WHAT = (
+    "count(DISTINCT v % 5) AS n, count(DISTINCT d) AS ds, count(DISTINCT g, m) AS pairs,"
+    " count(DISTINCT g) FILTER (WHERE v > 0) AS gs, sum(DISTINCT m) AS money,"
+    " avg(DISTINCT g) AS mean, sum(DISTINCT d) AS total, max(DISTINCT v) AS most,"
+    " sort_array(collect_list(DISTINCT g)) AS listed, count(*) AS rows"
+)
+DISTINCT = MINE(bounds=BOUNDS, what=WHAT, window=TENS)
+OF_DISTINCT = (
+    f"WITH s AS (SELECT k AS of, {BOUNDS} FROM t GROUP BY k, {TENS}) SELECT k, starts, ends, {WHAT}"
+    " FROM t JOIN s ON k <=> of AND ts >= starts AND ts < ends GROUP BY k, starts, ends"
+)
+"""Spark counts a value twice that two parts of a session have, if it groups by the session."""
+CHANGED = [
+    DISTINCT,
+    MINE(bounds=BOUNDS, what="count(*) AS n", window="session_window(ts, '20 seconds')")
+    + " HAVING count(*) > 2",
+    "SELECT n, count(*) AS sessions, max(v) AS most FROM (SELECT k, count(*) AS n, max(v) AS v"
+    " FROM t GROUP BY k, session_window(ts, '10 seconds') EMIT CHANGES) GROUP BY n",
+]
+"""With EMIT CHANGES; in the last one of groups over the changes of sessions."""
 VISITS = (
     "WITH visits AS (SELECT k, session_window.end - INTERVAL 1 MICROSECOND AS last,"
     " count(*) AS n FROM t GROUP BY k, session_window(ts, '10 seconds'))"
@@ -89,7 +111,7 @@ SPELLINGS = [
         "session_window(ts, CASE WHEN g = 77 THEN INTERVAL '1' DAY ELSE INTERVAL 10 SECONDS END)",
     )
 ]
-ASKED = [*QUERIES, VISITS, *SPELLINGS]
+ASKED = [*QUERIES, VISITS, *SPELLINGS, DISTINCT]
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +120,8 @@ def outputs(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Together:
     place = Place(tmp_path_factory.mktemp("sessions"))
     place.put_json(epochs_of(EPOCHS_SEED))
     head = f"CREATE SOURCE t ({COLUMNS}) USING json OPTIONS (path 'in') {MARK};\n"
-    together = Together(head, [(query, CLOSE) for query in ASKED])
+    changed = [(query, "EMIT CHANGES") for query in CHANGED]
+    together = Together(head, [*((query, CLOSE) for query in ASKED), *changed])
     with pytest.raises(Killed):
         together.run(Run(spark, place, partitions=2, fail_point=Bomb("before COMMIT", 2)))
     run = Run(spark, place, partitions=4, drain=True)
@@ -113,6 +136,21 @@ def test_sessions_equal_one_batch(spark: Any, outputs: Together, query: str) -> 
     found = outputs.rows(ASKED.index(query))
     assert comparable(found) == comparable(batch(spark, query))
     assert len(found) > 5
+
+
+def test_values_of_a_session_count_once(spark: Any, outputs: Together) -> None:
+    found = comparable(outputs.rows(ASKED.index(DISTINCT)))
+    assert found == comparable(batch(spark, OF_DISTINCT))
+    assert len(found) > 50
+
+
+@pytest.mark.parametrize("number", range(len(CHANGED)))
+def test_changes_of_sessions_come_to_one_batch(spark: Any, outputs: Together, number: int) -> None:
+    epochs = outputs.epochs(len(ASKED) + number)
+    query = OF_DISTINCT if number == 0 else CHANGED[number].replace(" EMIT CHANGES", "")
+    assert applied(epochs) == comparable(batch(spark, query))
+    kinds = {row[CHANGE] for epoch in epochs for row in epoch}
+    assert number or "-D" in kinds
 
 
 def test_windows_over_sessions_count_them_when_they_end(spark: Any, outputs: Together) -> None:
@@ -148,6 +186,34 @@ def test_a_session_is_open_until_the_watermark_is_at_its_end(spark: Any, tmp_pat
     assert [report.late for report in run.reports] == [0, 0, 1, 0]
 
 
+def test_rows_of_sessions_that_are_over_are_the_late_ones(spark: Any, tmp_path: Path) -> None:
+    """Those that an epoch's rows form by themselves: a row is not late beside one that is not."""
+    mark = "WATERMARK ts DELAY OF INTERVAL 0 SECONDS"
+    rows = [
+        [("a", 0, 1), ("b", 100, 2)],
+        [("a", 1, 3), ("a", 8, 4), ("b", 89, 5), ("b", 95, 6), ("c", 90, 7), ("c", 80, 8),
+         ("d", 90, 9), (None, 50, 10), (None, 60, 11), ("e", 95, -12)],
+        [("a", 300, 13), ("b", 105, 14)],
+    ]  # fmt: skip
+    place = Place(tmp_path)
+    place.put_json([[{"k": k, "ts": at(t), "n": n} for k, t, n in epoch] for epoch in rows])
+    window = "session_window(ts, CASE WHEN k = 'c' THEN '10 seconds' ELSE '10 second' END)"
+    query = "SELECT k, session_window.end AS ends, count(*) AS n FROM t WHERE n > 0"
+    emit = f"{CLOSE} LATE ROWS TO late"
+    text = pipeline_text(
+        "k STRING, n INT, ts TIMESTAMP", f"{query} GROUP BY k, {window}", emit=emit, mark=mark
+    )
+    text += "CREATE STREAM l AS SELECT n, k FROM late;\n"
+    text += "CREATE SINK lo FROM l USING parquet OPTIONS (path 'late');\n"
+    run = Run(spark, place, drain=True)
+    run(text)
+    late = place.rows("late")
+    assert [(row["n"], row["k"]) for row in sorted(late, key=lambda row: row["n"])] == [
+        (3, "a"), (4, "a"), (7, "c"), (8, "c"), (9, "d"), (10, None), (11, None),
+    ]  # fmt: skip
+    assert sum(report.late for report in run.reports) == len(late)
+
+
 def test_the_end_tells_the_sessions_of_a_key_apart(spark: Any) -> None:
     query = MINE(bounds=BOUNDS, what="count(*) AS n", window="session_window(ts, '1 minute')")
     output = compiled(spark, pipeline_text(COLUMNS, query, emit=CLOSE, mark=MARK)).outputs["o"]
@@ -159,9 +225,9 @@ def test_the_end_tells_the_sessions_of_a_key_apart(spark: Any) -> None:
     ("query", "emit", "message"),
     [
         (QUERIES[0], "EMIT ON UPDATE", "the bounds of a session change"),
-        (QUERIES[0], "EMIT CHANGES", "the bounds of a session change"),
-        (MINE(bounds=BOUNDS, what="count(DISTINCT v) AS n", window="session_window(ts, '1 day')"),
-         CLOSE, "DISTINCT inside an aggregate over sessions"),
+        (QUERIES[0], "EMIT CHANGES EVERY INTERVAL 1 MINUTE", "EMIT EVERY with sessions"),
+        (VISITS.replace("seconds'))", "seconds') EMIT CHANGES)"), CLOSE,
+         "the end of a session can move on"),
         ("SELECT k, count(*) AS n FROM t GROUP BY session_window(ts, '1 day'), ROLLUP (k, v)",
          CLOSE, "sessions with GROUPING SETS"),
         ("SELECT k, count(*) AS n FROM t GROUP BY k, SESSION(ts)", CLOSE, "wrong arguments"),

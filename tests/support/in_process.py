@@ -24,7 +24,7 @@ from lamina.engine.model import (
     TaskResult,
     TaskWork,
 )
-from lamina.engine.steps import Timers
+from lamina.engine.steps import is_beside
 from lamina.engine.task import combined, results_of, update_state
 from lamina.engine.task_state import schema_of
 from lamina.state.hashing import vnodes_of
@@ -142,7 +142,7 @@ class InProcessRunner:
 
 def _states(work: StreamWork) -> list[OperatorWork]:
     """The operators that rows come to; timers have none."""
-    return [each for each in work.operators if not isinstance(each.plan.step, Timers)]
+    return [each for each in work.operators if not is_beside(each.plan.step)]
 
 
 def _as_changes(rows: pa.Table) -> pa.Table:

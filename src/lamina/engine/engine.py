@@ -314,6 +314,7 @@ class Engine:
             ),
             late_floor=self._late_floor(self._plan.lateness_of(stream), plan),
             floor=plan.watermarks.floor_of(stream.sources, stream.lateness_us),
+            floor_before=self._applied.floor_of(stream.sources, stream.lateness_us),
             saved_epoch=self._saves.base_epoch,
             latest_max_us=self._watermarks.latest_max(
                 stream.inputs, self._plan.delays_by_rows, self._settings.max_ahead_us

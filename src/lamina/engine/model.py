@@ -99,6 +99,8 @@ class OperatorPlan:
     output_schema: bytes = b""  # of a keyed step that has rows of its own to put out
     has_timers: bool = False  # of a keyed step: `keyed.with_timers` makes the operator for them
     group: int = 0  # rows are found by this many columns, the first of the key; 0: by all of them
+    every_us: int | None = None
+    """Rows come out once in so much event time; 0: what waits comes out now. None: none waits."""
 
     @property
     def merges(self) -> tuple[Merge, ...]:
@@ -128,6 +130,7 @@ class StreamWork:
     operators: tuple[OperatorWork, ...] = ()  # none: a stream without state
     late_floor: int | None = None  # what is older is late
     floor: int | None = None  # what is older is gone when this epoch is over
+    floor_before: int | None = None  # that of the epoch before
     saved_epoch: int = 0  # a checkpoint has everything up to here: WAL goes on in a new segment
     latest_max_us: Mapping[str, int | None] = field(default_factory=dict)
     """Of sources with `max_ahead`: a later event time does not count in what was `Seen`."""

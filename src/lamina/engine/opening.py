@@ -10,6 +10,7 @@ from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.clock import Clock, SystemClock
 from lamina.disk.base import Lock
 from lamina.engine.engine import Engine, EnginePlan, EngineSettings, FailPoint
+from lamina.engine.left_waiting import with_waiting
 from lamina.engine.plans import StreamPlan
 from lamina.engine.ports import Change, Runner, Sink, Source, Table
 from lamina.engine.publishing import check_taken
@@ -108,7 +109,7 @@ def _open_states(
     operators = state.manifest.operators if state.manifest else {}
     if state.manifest is not None:
         _check_settings(state.manifest.settings, plan.settings)
-    plan = with_stored_names(plan, found)
+    plan = with_waiting(with_stored_names(plan, found), found)
     added = (each for each in state.report.changes if each.what == "added")
     _check_begun(plan, {fold(each.name) for each in added if each.part in ("stream", "source")})
     reused = set(map(fold, settings.reuse_state))

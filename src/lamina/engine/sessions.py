@@ -5,17 +5,22 @@ that are still open: in the order of their start, one that begins at the end of 
 or earlier, is a part of it, as in Spark. The state of a key has a list for each column: the open
 sessions, by start. A session comes out when its end is at the watermark or before; the timer of a
 key is the end of its first one.
+
+Of changes (EMIT CHANGES) every session that an epoch has changed comes out, and those that it was
+made of are taken back. A session is known by its key and its end: if its end stays, its old and its
+new version are the same row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lamina.engine.changing import PAIR
 from lamina.engine.model import OperatorPlan
 from lamina.engine.steps import Stepped, Stepping
 from lamina.engine.task_state import ROWS
@@ -23,9 +28,9 @@ from lamina.engine.typed import as_planned
 from lamina.format.canonical import encode, sha256_hex
 from lamina.state.folding import merge_groups
 from lamina.state.keys import canonical
-from lamina.state.merge import Merge
+from lamina.state.merge import Merge, merge_rows
 from lamina.state.schema import time_values
-from lamina.state.vnodes import Mask, Rows
+from lamina.state.vnodes import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,8 @@ class Sessions:
     start: str  # columns of rows and of the state
     end: str
     partials: tuple[Merge, ...]
+    gives_changes: bool = False
+    called: tuple[tuple[str, str], ...] = ()  # what errors call the columns
 
     @property
     def merges(self) -> tuple[Merge, ...]:
@@ -76,16 +83,22 @@ class Sessions:
 
     def step(self, given: Stepping) -> Stepped:
         names = given.old.schema.names
+        given = replace(given, rows=self._in_order(given.rows))
         key_of, sessions = _together(given, names)
         order, firsts, last_end = self._touching(key_of, sessions)
         merged = self._merged(sessions, order, firsts, last_end)
         owner = key_of[order][firsts]
         is_open = last_end >= (np.iinfo(np.int64).min if given.floor is None else given.floor)
         counts = np.bincount(owner[is_open], minlength=given.keys.num_rows)
+        if self.gives_changes:
+            found = _Grouped(sessions, merged, order, firsts, owner)
+            output = self._versions(given.keys, found, sessions.num_rows - given.rows.num_rows)
+        else:
+            output = _with_keys(given.keys, merged, owner, np.flatnonzero(~is_open))
         return Stepped(
             _lists(given.old.schema, merged.filter(pa.array(is_open)), counts),
             gone=counts == 0,
-            output=_closed(given.keys, merged, owner, ~is_open),
+            output=output,
             timers=_first_ends(merged.column(self.end).filter(pa.array(is_open)), counts),
         )
 
@@ -108,9 +121,60 @@ class Sessions:
         columns[self.end] = pa.array(ends).cast(sessions.schema.field(self.end).type)
         names = [name for name in sessions.schema.names if name not in columns]
         if names:
-            partials = merge_groups(self.partials, sessions.select(names), order, firsts)
+            values, called = sessions.select(names), self._called
+            partials = merge_groups(self.partials, values, order, firsts, called=called)
             columns |= dict(zip(names, partials.columns, strict=True))
         return pa.RecordBatch.from_pydict({name: columns[name] for name in sessions.schema.names})
+
+    def _called(self, name: str) -> str:
+        return dict(self.called).get(name, name)
+
+    def _in_order(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """New sessions, with bags that have each value once: Spark gives them as rows came."""
+        bags = [merge for merge in self.partials if merge.function == "bag"]
+        names = [column for merge in bags for column in merge.columns]
+        if not names:
+            return rows
+        given = rows.select(names)
+        nothing = np.zeros(rows.num_rows, np.bool_)
+        made = merge_rows(bags, given, given, nothing, called=self._called)
+        for name in names:
+            place = rows.schema.get_field_index(name)
+            rows = rows.set_column(place, rows.schema.field(name), made.column(name))
+        return rows
+
+    def _versions(self, keys: pa.RecordBatch, found: _Grouped, old: int) -> pa.RecordBatch:
+        """Sessions that are new or have changed, and the old ones that they were made of.
+
+        The first *old* of all sessions are old ones. Those of one row share a number.
+        """
+        sizes = np.diff(found.firsts, append=len(found.order))
+        group_of = np.repeat(np.arange(len(sizes)), sizes)
+        is_old = found.order < old
+        touched = (sizes > 1) | ~is_old[found.firsts]
+        before = np.flatnonzero(is_old & touched[group_of])
+        taken, groups = found.order[before], group_of[before]
+        ends = time_values(found.sessions.column(self.end))[taken]
+        stays = ends == time_values(found.merged.column(self.end))[groups]
+        numbers = np.where(stays, groups, len(sizes) + np.arange(len(groups)))
+        now = np.flatnonzero(touched)
+        rows = [
+            _with_keys(keys, found.sessions, found.owner[group_of], taken, before),
+            _with_keys(keys, found.merged, found.owner, now),
+        ]
+        pairs = pa.array(np.concatenate([~numbers, now]), pa.int64())
+        return pa.concat_batches(rows).append_column(PAIR, pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grouped:
+    """All sessions, and what they become."""
+
+    sessions: pa.RecordBatch  # the old ones, then the new ones
+    merged: pa.RecordBatch
+    order: Rows  # of all sessions: those that become one stand together
+    firsts: Rows  # and begin here
+    owner: Rows  # the key of each of *merged*
 
 
 def _numbered(keys: Sequence[pa.Array]) -> Rows:
@@ -174,12 +238,16 @@ def _lists(schema: pa.Schema, sessions: pa.RecordBatch, counts: Rows) -> pa.Reco
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _closed(
-    keys: pa.RecordBatch, sessions: pa.RecordBatch, owner: Rows, is_closed: Mask
+def _with_keys(
+    keys: pa.RecordBatch,
+    sessions: pa.RecordBatch,
+    owner: Rows,
+    chosen: Rows,
+    place: Rows | None = None,
 ) -> pa.RecordBatch:
-    chosen = pa.array(np.flatnonzero(is_closed))
-    mine = keys.take(pa.array(owner[is_closed]))
-    theirs = sessions.take(chosen)
+    """The sessions *chosen*, behind the keys of their owners, which stand at *place*."""
+    mine = keys.take(pa.array(owner[chosen if place is None else place]))
+    theirs = sessions.take(pa.array(chosen))
     names = [*keys.schema.names, *sessions.schema.names]
     return pa.RecordBatch.from_arrays([*mine.columns, *theirs.columns], names=names)
 

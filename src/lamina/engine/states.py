@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from lamina.checkpoint.state import SavedOperator, check_keys, check_readable, use_saved
 from lamina.engine.model import CompactedRuns, MemoryChange, OperatorPlan, TaskResult
+from lamina.engine.pending import pending_names
 from lamina.engine.spelling import stored_name
 from lamina.engine.steps import Merges, is_keyed
 from lamina.engine.task_state import schema_of
@@ -162,7 +163,8 @@ class States:
         """
         in_use = {*used, *(memory.name for memory in self._memories.values())}
         stored = [stored_name(name, self._operators, "the state of") for name in sorted(names)]
-        stored += [timers_name(name) for name in stored if timers_name(name) not in in_use]
+        beside = [each for name in stored for each in (timers_name(name), *pending_names(name))]
+        stored += [each for each in beside if each not in in_use]
         for name in stored:
             if name in in_use:
                 message = f"the state of {name!r} is in use"

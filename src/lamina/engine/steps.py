@@ -5,6 +5,7 @@ a KeyedStep  a function over the keys of a partition that have rows or whose tim
 a Join       rows of two streams are kept until their partners have come (engine/joins.py)
 a ChangeJoin rows of two streams that may be taken back are kept until they are (engine/joins.py)
 Timers       the state beside that of a keyed step: which keys are to be called, and when
+Pending      the state beside that of merges: which rows wait to come out (engine/pending.py)
 
 All of them give whole new values (R10): what they come to is logged, and nothing is ever computed
 again from the log. So a step may be any function, as long as the same keys, old values and rows
@@ -103,6 +104,18 @@ class Timers:
 
 
 @dataclass(frozen=True, slots=True)
+class Pending:
+    """Rows that have changed and wait to come out: an operator with the keys of another one."""
+
+    @property
+    def merges(self) -> tuple[Merge, ...]:
+        return ()
+
+    def definition(self, of: str | None) -> str | None:  # noqa: ARG002  it means the same always
+        return None
+
+
+@dataclass(frozen=True, slots=True)
 class PythonStep:
     """A function of a module, called with `Stepping`.
 
@@ -141,8 +154,14 @@ class PythonStep:
 
 StepFunction = Callable[[Stepping], Stepped]
 
-Step = Merges | Timers | Join | ChangeJoin | KeyedStep
+Step = Merges | Timers | Pending | Join | ChangeJoin | KeyedStep
 
 
 def is_keyed(step: Step) -> bool:
+    """Whether its columns are known by their names: no other may take the place of one."""
     return not isinstance(step, (Merges, Timers))
+
+
+def is_beside(step: Step) -> bool:
+    """Whether it belongs to another operator of its stream: no rows of the epoch come to it."""
+    return isinstance(step, (Timers, Pending))

@@ -25,7 +25,8 @@ from lamina.engine.joins import ChangeJoin, Join
 from lamina.engine.keyed import update_keyed
 from lamina.engine.model import OperatorPlan, OperatorWork, StreamWork, TaskResult, TaskWork
 from lamina.engine.own_columns import as_shown, failures_named, own_of, shown_fields, with_states
-from lamina.engine.steps import Merges, Timers
+from lamina.engine.pending import OpenPending
+from lamina.engine.steps import Merges, Pending, Timers
 from lamina.engine.taking_back import TAKEN_BACK, turned, without_empty
 from lamina.engine.task_state import (
     ARMED,
@@ -38,6 +39,7 @@ from lamina.engine.task_state import (
 )
 from lamina.engine.typed import as_planned
 from lamina.errors import Refused
+from lamina.format.commit import WalRange
 from lamina.pipeline.model import Emit
 from lamina.state.changes import changes
 from lamina.state.folding import folded
@@ -90,7 +92,7 @@ def _updated(
         batches = _as_stored(plan, schema, batches)
     if own:
         batches = with_states(own, schema, batches)
-    if not isinstance(plan.step, (Merges, Timers)):
+    if not isinstance(plan.step, (Merges, Timers, Pending)):
         keyed = update_keyed(task, operator, plan.step, batches)
         return Updated(keyed.result, [as_shown(own, batch) for batch in keyed.rows])
     partition, compacted = open_partition(task, operator, schema)
@@ -102,6 +104,12 @@ def _updated(
     run = applied.run
     after = partition.with_run(run_of_batch(run)) if run.num_rows else partition
     rows = _rows_out(plan, schema, applied) if run.num_rows else []
+    pending = OpenPending.of(task, operator)
+    waiting: tuple[WalRange, ...] = ()
+    if pending is not None:
+        waited = pending.waited(task, after, applied)
+        rows, compacted = waited.rows, compacted + pending.compacted
+        waiting = append_run(task, pending.name, waited.run)
     if schema.time is not None and work.floor is not None:
         gone, run = _expired(after, run, work.floor)
         rows = gone if plan.emit is Emit.ON_WINDOW_CLOSE else rows
@@ -110,7 +118,7 @@ def _updated(
     rows = [as_shown(own, batch) for batch in rows]
     result = TaskResult(
         partition=task.partition,
-        ranges=append_run(task, operator.name, run),
+        ranges=append_run(task, operator.name, run) + waiting,
         compacted=compacted,
         rows_in=rows_in,
         late=late,

@@ -161,6 +161,8 @@ def _stream(pipeline: Pipeline, name: str, file: str) -> Shape:
     emit = stream.emit or (Emit.ON_UPDATE if aggregate else None)
     said = "every new row, once" if select.distinct else emit.value if emit else ""
     said = "the first row of each key" if select.on else said
+    if stream.every_us is not None:
+        said += f" every {stream.every_us / 1e6:g} s of event time"
     if stream.late_of:
         said = f"every row that is late for {stream.late_of}"
     return {
@@ -187,7 +189,7 @@ def _add_changes(streams: Iterable[Shape], sources: Collection[str]) -> None:
             stream["emit"] = Emit.CHANGES.value
             if is_join:
                 stream["kept"] = "until rows are taken back: as many as both sides have"
-        if stream["emit"] == Emit.CHANGES.value:
+        if stream["emit"].startswith(Emit.CHANGES.value):
             changing.add(stream["name"].lower())
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from zlib import crc32
 
-from lamina.pipeline.aggregate_changes import COUNT_ROWS, over_changes
+from lamina.pipeline.aggregate_changes import COUNT_ROWS, OWN_DISTINCT, of_distinct, over_changes
 from lamina.pipeline.aggregate_lists import limit_around
 from lamina.pipeline.aggregate_model import Asked, Own, Part, Refusal
 from lamina.pipeline.aggregate_percentiles import WITHIN_GROUP
@@ -104,6 +104,7 @@ class AggregateCalls:
         *,
         has_window: bool = False,
         over_changes: bool = False,
+        in_sessions: bool = False,
         own: Sequence[DeclaredFunction] = (),
     ) -> None:
         self._script = script
@@ -114,6 +115,7 @@ class AggregateCalls:
         self._is_sparks = is_aggregate
         self._has_window = has_window or over_changes  # what is read has an end to its rows
         self._over_changes = over_changes
+        self._in_sessions = in_sessions
         self._parts: dict[tuple[str, ...], tuple[Part, tuple[PartialColumn, ...]]] = {}
         self._distincts: dict[tuple[str, ...], DistinctValues] = {}
 
@@ -167,7 +169,7 @@ class AggregateCalls:
         end = self._nulls_after(words, index, end)
         call = self._call(arguments, condition)
         is_distinct = is_distinct and words[index].text.lower() not in _SAME_IF_DISTINCT
-        if is_distinct and not self._over_changes:
+        if is_distinct and not (self._over_changes or self._in_sessions):
             call = replace(call, distinct=self._distinct_values(words[index], call))
         limit, is_last = limit_around(words, index, end)
         asked = self._asked(call, limit, descending=descending or is_last)
@@ -263,6 +265,10 @@ class AggregateCalls:
                 else over_changes(name, known, asked, distinct=is_distinct)
             )
             where = "a stream over changes"
+        elif self._in_sessions and is_distinct and not isinstance(known, Refusal):
+            self._check_several(word, call, is_distinct=True)
+            known = OWN_DISTINCT if name in self._own else of_distinct(name, known, asked)
+            where = "a session"
         if isinstance(known, Refusal):
             raise self._script.bad(f"{name}() in {where}: {known.reason}", word, known.advice)
         for part in known.parts:

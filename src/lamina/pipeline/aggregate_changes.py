@@ -65,6 +65,24 @@ def over_changes(
     return final if isinstance(final, Refusal) else Aggregate((bag_of(value),), final)
 
 
+def of_distinct(name: str, known: Aggregate, asked: Asked) -> Aggregate | Refusal:
+    """An aggregate of DISTINCT values in a session: of a bag that has each value once.
+
+    Two sessions may become one, so their values are kept with them, and become one as well.
+    """
+    made = over_changes(name, known, asked, distinct=True)
+    if isinstance(made, Refusal):
+        return made
+    value = _value(name, known.parts[0].merge, asked)
+    once = f"transform(collect_set({value}){{where}}, v -> named_struct('v', v, 'n', 1L))"
+    return Aggregate((Part("bag", (once,)),), made.final)
+
+
+OWN_DISTINCT = Refusal(
+    "DISTINCT is not for aggregates of your own here", "Let partial() take each value once"
+)
+
+
 def bag_of(value: str) -> Part:
     """The bag of all values that are not null."""
     element = f"CASE WHEN ({value}) IS NOT NULL THEN named_struct('v', {value}, 'n', 1L) END"

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from lamina.pipeline.aggregates import has_aggregate
-from lamina.pipeline.emits import split_emit
+from lamina.pipeline.emits import EmitClause, split_emit
 from lamina.pipeline.expressions import Words, after_dot, closing, sign
 from lamina.pipeline.join_blocks import join_of, text_over_join
 from lamina.pipeline.joins import has_joins
@@ -154,9 +154,14 @@ class _Query:
         if not words or sign(words, 0) not in ("SELECT", "WITH", "("):
             raise script.bad("a SELECT is expected in the brackets", words[0] if words else 0)
         words, late = split_lateness(script, words)
-        words, emit = split_emit(script, words)
+        words, said = split_emit(script, words)
         called = name if is_named else block_name(self.stream.name, name)
-        query = replace(self._cut(script, called, words, scope), emit=emit, late=late)
+        query = replace(
+            self._cut(script, called, words, scope),
+            emit=said.emit,
+            every_us=said.every_us,
+            late=late,
+        )
         yield from _Query(query, self.file, self.depth + 1).blocks()
 
     def _union(
@@ -205,6 +210,7 @@ class _Query:
             late=stream.late if is_whole else Lateness(),
             aggregates=stream.aggregates,
             tables=stream.tables,
+            every_us=stream.every_us if is_whole else None,
         )
 
 
@@ -284,25 +290,33 @@ def _with_emits(blocks: list[Stream], file: str) -> list[Stream]:
     A block that keeps state and says nothing has all its rows when its windows close, or, without
     one, with each change.
     """
-    emits = {block.name: block.emit for block in blocks}
+    emits = {block.name: EmitClause(block.emit, block.every_us) for block in blocks}
     lates = {block.name: block.late for block in blocks}
     selects = {block.name: read_select(block, file) for block in blocks}
     for block in reversed(blocks):
         select, emit = selects[block.name], emits[block.name]
-        if keeps_state(select) or emit is None:
+        if keeps_state(select) or emit.emit is None:
             continue
         inside = [name for name in select.reads if _has_groups(name, selects)]
         for name in inside:
-            emits[name] = emits[name] or emit
-        emits[block.name] = None if inside else emit
+            emits[name] = emits[name] if emits[name].emit else emit
+        emits[block.name] = EmitClause() if inside else emit
         if len(inside) == 1 and lates[inside[0]] == Lateness():
             lates[inside[0]], lates[block.name] = lates[block.name], Lateness()
     for block in blocks:
         select = selects[block.name]
-        if emits[block.name] is None and keeps_state(select) and block.block_of:
+        if emits[block.name].emit is None and keeps_state(select) and block.block_of:
             feeds = _feeds_groups(block.name, selects, _joins(blocks))
-            emits[block.name] = _usual(select, feeds_groups=feeds)
-    return [replace(each, emit=emits[each.name], late=lates[each.name]) for each in blocks]
+            emits[block.name] = EmitClause(_usual(select, feeds_groups=feeds))
+    return [
+        replace(
+            each,
+            emit=emits[each.name].emit,
+            every_us=emits[each.name].every_us,
+            late=lates[each.name],
+        )
+        for each in blocks
+    ]
 
 
 def _joins(blocks: Iterable[Stream]) -> set[str]:

@@ -83,18 +83,20 @@ class PipelineBuilder:
         version: str = VERSION,
         allow_lateness: str = "",
         late_rows_to: str = "",
+        emit_every: str = "",
     ) -> PipelineBuilder:
         """One SELECT over a source or a stream, without its EMIT.
 
         Its windows stay open for *allow_lateness*, as `"1 hour"`, longer than the watermark says;
-        what is later still becomes the stream *late_rows_to*.
+        what is later still becomes the stream *late_rows_to*. With *emit_every*, as `"1 minute"`,
+        rows that have changed come out once in so much event time.
 
         Or a function of DataFrames, one for each of *inputs*, that gives a DataFrame: row by row,
         because an epoch is cut anywhere. A new *version* says that it computes something else.
         """
-        if callable(select) and (allow_lateness or late_rows_to):
-            message = "a function of DataFrames has no windows, so nothing is late for it"
-            raise bad_at(message, f"stream {name}", NOWHERE)
+        if callable(select) and (allow_lateness or late_rows_to or emit_every):
+            message = "a function of DataFrames has no windows and no groups: nothing is late for "
+            raise bad_at(f"{message}it, and nothing waits", f"stream {name}", NOWHERE)
         if callable(select):
             self._function_stream(name, select, emit, inputs, version)
             return self
@@ -112,7 +114,9 @@ class PipelineBuilder:
         variables = used(script, script.words, self._environment)
         wait = self._length(f"stream {name}", allow_lateness) if allow_lateness else 0
         late = Lateness(wait, late_rows_to)
-        self._found.add(Stream(name, text, emit, variables, late=late))
+        every_us = self._length(f"stream {name}", emit_every) if emit_every else None
+        emit = emit or (Emit.ON_UPDATE if emit_every else None)
+        self._found.add(Stream(name, text, emit, variables, late=late, every_us=every_us))
         return self
 
     def keyed(

@@ -48,6 +48,7 @@ from lamina.pipeline.table_joins import check_tables, check_tables_are_read, unk
 from lamina.pipeline.tokens import bad_at, did_you_mean
 from lamina.pipeline.updates import (
     ADVICE,
+    check_every,
     check_over_changes,
     check_window_over_changes,
     is_over,
@@ -245,6 +246,7 @@ class _Checks:
         if shape.select.ranked is not None:
             check_ranked(shape.select, shape.select.ranked, stream.top)
         self._check_emit(shape)
+        check_every(shape, self._sources_of(stream.name))
         if shape.is_updating and shape.select.having:
             message = "HAVING with EMIT ON UPDATE: the last row of a group that no longer meets it"
             at = shape.select.having[0]

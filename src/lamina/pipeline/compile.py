@@ -28,6 +28,7 @@ from lamina.pipeline.keys import Names, read_keys
 from lamina.pipeline.outputs import key_choices, key_outputs, plain_columns
 from lamina.pipeline.plans import FLOOR, Aggregation, DistinctPart, Stateless
 from lamina.pipeline.select import Select, quoted
+from lamina.pipeline.session_rows import late_sessions
 from lamina.pipeline.windows import (
     WINDOW,
     arguments,
@@ -107,6 +108,7 @@ class _Compiler:
             is_aggregate,
             has_window=self._window is not None,
             over_changes=over_changes,
+            in_sessions=self._is_session,
             own=select.aggregates,
         )
         self._over_changes = over_changes
@@ -139,9 +141,7 @@ class _Compiler:
         counted = self._aggregates.count_rows() if self._over_changes else None
         self._sets.check(self._names, has_distincts=bool(self._aggregates.distincts))
         if self._is_session:
-            distinct = next((each.at for each in self._aggregates.distincts), None)
-            changes = self._over_changes
-            check_session(select, self._window_words(), distinct, over_changes=changes)
+            check_session(select, self._window_words(), over_changes=self._over_changes)
         choices = self._key_choices(outputs, names)
         return Aggregation(
             keys=self._group_keys(),
@@ -172,9 +172,12 @@ class _Compiler:
     def _late(self) -> Stateless | None:
         """Rows with a window that has closed, each once: by the first of its windows to close."""
         select = self._select
-        if self._window is None or self._has_laterals or self._is_session:
+        if self._window is None or self._has_laterals:
             return None
         words = self._window_words()
+        if self._is_session:
+            keys, groups = self._key_texts(range(len(self._keys))), self._partial_text()[3]
+            return late_sessions(select, self._given, keys[self._window], groups, words)
         condition = f"unix_micros({WINDOW}.end) < {FLOOR}"
         if (slide := slide_text(self._script, words)) is not None:
             time = select.text(arguments(words)[0])

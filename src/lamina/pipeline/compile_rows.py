@@ -11,6 +11,7 @@ from lamina.pipeline.aggregate_lists import unsorted
 from lamina.pipeline.expressions import is_reference, sign
 from lamina.pipeline.keys import Names
 from lamina.pipeline.plans import Aggregation
+from lamina.pipeline.rank_order import order_fields, said_order
 from lamina.pipeline.ranks import Ranked
 from lamina.pipeline.select import Item, Select, quoted
 from lamina.state.merge import Merge
@@ -99,7 +100,7 @@ class KeptRows:
         columns = self.listed(ranked.item)
         parts = {names.spelled(words): words for words in ranked.partition}
         keys = {spelled: f"k{i}" for i, spelled in enumerate(parts)}
-        fields = [f"'o{i}', {self.select.text(each)}" for i, each in enumerate(ranked.order)]
+        fields = order_fields(ranked, self.select, self.type_of)
         outputs: list[str] = []
         for number, each in enumerate(columns):
             if each.is_rank:
@@ -113,8 +114,7 @@ class KeptRows:
         self._check_sorted(ranked, collected)
         texts = [self.select.text(words) for words in parts.values()]
         named = [f"{text} AS {key}" for text, key in zip(texts, keys.values(), strict=True)]
-        by = ", ".join(names.spelled(each) for each in ranked.order)
-        said = f"by {by}{' desc' if ranked.descending else ''}"
+        said = said_order(ranked, names.spelled)
         kept = self._kept(ranked, limit, ", ".join(fields), said)
         return Aggregation(
             keys=tuple(keys.values()),

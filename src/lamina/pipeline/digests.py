@@ -26,6 +26,8 @@ def digests_of(pipeline: Pipeline, selects: Mapping[str, Json]) -> dict[str, str
     definitions |= {name: sink.definition() for name, sink in pipeline.sinks.items()}
     for stream in pipeline.streams.values():
         emit = None if stream.emit is None else stream.emit.value
+        if stream.every_us is not None:
+            emit = f"{emit} every {stream.every_us}"
         definitions[stream.name] = [selects[stream.name], emit]
         if stream.late != Lateness() or stream.late_of:
             late: Json = [stream.late.definition(), stream.late_of.lower()]

@@ -280,6 +280,7 @@ class Stream:
     state_ttl_us: int | None = None  # rows of its joins are kept this long, whatever ON says
     aggregates: tuple[DeclaredFunction, ...] = ()  # those of the pipeline that are the user's own
     tables: tuple[str, ...] = ()  # those of the pipeline, in lower case
+    every_us: int | None = None  # EMIT EVERY: rows come out once in so much event time
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,15 +25,38 @@ _TURNED = {"<=": ">=", "<": ">", ">=": "<=", ">": "<", "=": "=", "==": "=="}
 
 
 @dataclass(frozen=True, slots=True)
+class Ordered:
+    """One expression of ORDER BY."""
+
+    words: Words
+    descending: bool
+    nulls_first: bool
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether nulls stand where Spark puts them if nothing is said."""
+        return self.nulls_first != self.descending
+
+    @property
+    def said(self) -> str:
+        nulls = "" if self.is_usual else f" nulls {'first' if self.nulls_first else 'last'}"
+        return f"{'desc' if self.descending else 'asc'}{nulls}"
+
+
+@dataclass(frozen=True, slots=True)
 class Ranked:
     """What rows are ranked by."""
 
     at: Word
     partition: tuple[Words, ...]
-    order: tuple[Words, ...]
-    descending: bool
+    order: tuple[Ordered, ...]
     item: int | None = None  # which of the SELECT list is the rank
     limit: int | None = None  # how many rows of a key there are, if it is said here
+
+    @property
+    def descending(self) -> bool:
+        """The direction in which rows are kept: that of the first expression."""
+        return self.order[0].descending
 
 
 def is_ranking(words: Words) -> bool:
@@ -56,34 +79,26 @@ def read_ranking(script: Script, words: Words) -> Ranked:
     if any(w.upper in ("ROWS", "RANGE") and not _deeper(w, inner) for w in order):
         raise script.bad("row_number() with a frame", words[0], "Leave ROWS or RANGE out")
     keys = tuple(by_comma(before[1:])) if before else ()
-    parts = [_direction(script, each) for each in by_comma(order)]
-    if len({descending for _, descending in parts}) > 1:
-        raise script.bad(
-            "row_number() with ASC and DESC in one ORDER BY",
-            order[0],
-            "Turn one of them around: ORDER BY a DESC, -b DESC",
-        )
-    return Ranked(words[0], keys, tuple(each for each, _ in parts), parts[0][1])
+    return Ranked(words[0], keys, tuple(_ordered(script, each, order) for each in by_comma(order)))
 
 
 def _deeper(word: Word, inner: Words) -> bool:
     return word.depth != inner[0].depth
 
 
-def _direction(script: Script, words: Words) -> tuple[Words, bool]:
-    """An expression of ORDER BY, and whether the greatest comes first."""
+def _ordered(script: Script, words: Words, order: Words) -> Ordered:
+    """x [ASC | DESC] [NULLS FIRST | NULLS LAST]: without the last, as Spark has it."""
     nulls = ""
     if sign(words, len(words) - 2) == "NULLS":
         words, nulls = words[:-2], words[-1].upper
-    descending = words[-1].upper == "DESC"
-    if words[-1].upper in ("ASC", "DESC"):
+        if nulls not in ("FIRST", "LAST"):
+            raise script.bad("NULLS FIRST or NULLS LAST is expected", order[0])
+    descending = bool(words) and words[-1].upper == "DESC"
+    if words and words[-1].upper in ("ASC", "DESC"):
         words = words[:-1]
-    if nulls and nulls != ("LAST" if descending else "FIRST"):
-        usual = "NULLS LAST" if descending else "NULLS FIRST"
-        raise script.bad(
-            f"row_number() with NULLS {nulls}", words[0], f"Spark's own order is {usual}; use it"
-        )
-    return words, descending
+    if not words:
+        raise script.bad("an expression is missing in ORDER BY", order[0])
+    return Ordered(words, descending, nulls == "FIRST" if nulls else not descending)
 
 
 def limit_in(words: Words, is_rank: Callable[[Words], bool]) -> int | None:

@@ -4,7 +4,8 @@ CREATE SOURCE name (column type [METADATA FROM 'what'], ...) USING format
     [OPTIONS (key 'value', ...)]
     [WATERMARK column DELAY OF INTERVAL n unit]
 CREATE TABLE name (column type, ...) USING format [OPTIONS (key 'value', ...)]
-CREATE STREAM name AS SELECT ... [EMIT ON WINDOW CLOSE | EMIT ON UPDATE]
+CREATE STREAM name AS SELECT ... [EMIT ON WINDOW CLOSE | EMIT ON UPDATE | EMIT CHANGES]
+    [EVERY INTERVAL n unit]
     [ALLOW LATENESS INTERVAL n unit] [LATE ROWS TO stream]
 CREATE SINK name FROM stream USING format [OPTIONS (key 'value', ...)]
 CREATE FUNCTION name (parameter type, ...) RETURNS type LANGUAGE PYTHON [PARAMETER STYLE ARROW]
@@ -122,9 +123,10 @@ def _stream(cursor: Cursor, environment: Mapping[str, str]) -> Stream:
         raise cursor.bad(f"a SELECT is expected, not {cursor.shown()}")
     place = cursor.place()
     words, late = split_lateness(cursor.script, cursor.rest)
-    words, emit = split_emit(cursor.script, words)
+    words, clause = split_emit(cursor.script, words)
     variables = used(cursor.script, words, environment)
-    return Stream(name, cursor.script.slice(words), emit, variables, place, late=late)
+    text, emit, every_us = cursor.script.slice(words), clause.emit, clause.every_us
+    return Stream(name, text, emit, variables, place, late=late, every_us=every_us)
 
 
 def _sink(cursor: Cursor, environment: Mapping[str, str]) -> DeclaredSink:

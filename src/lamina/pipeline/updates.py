@@ -7,10 +7,12 @@ alone is harmless: it says the same of every version of a row.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from lamina.pipeline.aggregates import has_aggregate
 from lamina.pipeline.expressions import Words, is_reference
 from lamina.pipeline.keys import Names, read_keys
-from lamina.pipeline.model import Emit
+from lamina.pipeline.model import DeclaredSource, Emit
 from lamina.pipeline.nesting import Graph, column_of, has_star, name_of, plain_column
 from lamina.pipeline.shapes import Shape
 from lamina.pipeline.tokens import Word
@@ -33,8 +35,36 @@ def check_over_changes(shape: Shape, changing: str) -> None:
         )
 
 
+def check_every(shape: Shape, sources: Iterable[DeclaredSource]) -> None:
+    """Intervals are those of event time, and groups have something to wait."""
+    stream, bad = shape.stream, shape.select.script.bad
+    if stream.every_us is None:
+        return
+    if not stream.every_us or stream.emit is Emit.ON_WINDOW_CLOSE:
+        raise bad("EMIT EVERY with no interval, or with windows that emit when they close", 0)
+    if any(key.is_session for key in shape.keys):
+        advice = "Write EMIT CHANGES, or EMIT ON WINDOW CLOSE"
+        raise bad("EMIT EVERY with sessions: their bounds change meanwhile", 0, advice)
+    for source in sources:
+        if source.watermark is None:
+            raise bad(
+                f"EMIT EVERY over {source.name!r}, which has no watermark: its intervals are those "
+                "of event time",
+                0,
+                "Write WATERMARK ... in CREATE SOURCE; for intervals of processing time, on a "
+                "column at TIMESTAMP METADATA FROM 'epoch_time'",
+            )
+
+
 def check_window_over_changes(shape: Shape, inner: Shape, at: Word) -> None:
     """Rows of *inner* must not change once a window over them has closed."""
+    if inner.stream.emit is Emit.CHANGES and any(key.is_session for key in inner.keys):
+        raise shape.select.script.bad(
+            f"a window over the changes of sessions, {inner.stream.name!r}: the end of a session "
+            "can move on after a window over it has closed",
+            at,
+            f"Let {inner.stream.name!r} EMIT ON WINDOW CLOSE",
+        )
     if inner.stream.emit is Emit.CHANGES and not inner.has_window:
         name = inner.stream.name
         raise shape.select.script.bad(

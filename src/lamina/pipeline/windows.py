@@ -103,34 +103,22 @@ def _length(script: Script, words: Words, window: Words) -> str:
 
 def check_emit(script: Script, words: Words, emit: Emit | None) -> None:
     """BadPipeline if rows of a window come out in a way in which they cannot."""
-    if is_session(words) and emit in (Emit.ON_UPDATE, Emit.CHANGES):
+    if is_session(words) and emit is Emit.ON_UPDATE:
         raise script.bad(
-            f"sessions with EMIT {emit.value.upper()}: the bounds of a session change, and what "
-            "came out of it before would stay",
+            "sessions with EMIT ON UPDATE: the bounds of a session change, and what came out of it "
+            "before would stay",
             words[0],
-            "Write EMIT ON WINDOW CLOSE: a session comes out once, when it is over",
+            "Write EMIT CHANGES, or EMIT ON WINDOW CLOSE: then a session comes out once",
         )
 
 
-def check_session(
-    select: Select, words: Words, distinct: int | None, *, over_changes: bool
-) -> None:
-    """Sessions grow and become one: what is kept beside them could not follow.
-
-    *distinct* is where an aggregate with DISTINCT is.
-    """
+def check_session(select: Select, words: Words, *, over_changes: bool) -> None:
+    """Sessions grow and become one: what is kept beside them could not follow."""
     bad, at = select.script.bad, words[0]
     if select.grouping.sets:
         raise bad("sessions with GROUPING SETS, ROLLUP or CUBE", at)
     if over_changes:
         raise bad("sessions over changes: a row that is taken back would split one", at)
-    if distinct is not None:
-        raise bad(
-            "DISTINCT inside an aggregate over sessions: values are kept by group, and two "
-            "sessions may still become one",
-            distinct,
-            "size(collect_set(x)) counts the different values of a session",
-        )
 
 
 def _gap(script: Script, words: Words, window: Words) -> str:

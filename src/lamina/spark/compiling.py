@@ -20,6 +20,7 @@ from lamina.connectors.opening import (
     changing_sources,
     keyed_sources,
 )
+from lamina.engine.pending import with_pending
 from lamina.engine.plans import EnginePlan, StreamPlan
 from lamina.engine.ports import Change, Output
 from lamina.engine.timers import with_timers
@@ -230,7 +231,7 @@ class _Compiler:
         if block.operator is not None:
             operator = replace(block.operator, definition=pipeline_hash(meaning))
             block = replace(block, operator=operator)
-            operators = with_timers(block.name, operator)
+            operators = with_timers(block.name, operator) | with_pending(block.name, operator)
         self.streams[block.name] = block
         is_whole = block.name == stream.name
         self.plans.append(

@@ -47,7 +47,12 @@ class Groups:
                 made.append(block)
             emit = stream.emit or (Emit.CHANGES if plan.takes_back else Emit.ON_UPDATE)
             names = tuple(each.name for each in made)
-            return [*made, self._aggregation(stream.name, plan, emit, views, names)]
+            whole = self._aggregation(stream.name, plan, emit, views, names)
+            assert whole.operator is not None
+            return [
+                *made,
+                replace(whole, operator=replace(whole.operator, every_us=stream.every_us)),
+            ]
 
     def _aggregation(
         self,

@@ -18,6 +18,7 @@ from lamina.engine.joins import ChangeJoin, Join
 from lamina.engine.model import OperatorPlan
 from lamina.engine.own_columns import own_of
 from lamina.engine.ports import CHANGE
+from lamina.engine.sessions import Sessions
 from lamina.engine.task_state import schema_of
 from lamina.pipeline.checks import order
 from lamina.pipeline.model import Pipeline
@@ -67,6 +68,8 @@ def _columns(stream: SparkStream) -> dict[str, Any]:
     if operator is not None and isinstance(operator.step, ChangeJoin):
         return _join(stream, operator, _BOTH_SIDES)
     merged = operator.merges if operator else ()
+    if operator is not None and isinstance(operator.step, Sessions):
+        merged = operator.step.partials
     merges = {column: each.function for each in merged for column in each.columns}
     state = stream.state or ()
     kept = {} if operator is None else _kept(operator)

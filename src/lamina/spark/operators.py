@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from lamina.engine.changing import PAIR
 from lamina.engine.model import OperatorPlan
 from lamina.engine.sessions import Sessions
 from lamina.engine.steps import Merges
@@ -39,16 +40,18 @@ def _sessions(
     """Of each key the open sessions: a list for each column."""
     assert plan.session is not None
     rows = stored_schema(pa.schema([*keys, *values]))
+    gives_changes = emit is Emit.CHANGES
+    numbers = [pa.field(PAIR, pa.int64())] if gives_changes else []
     lists = [pa.field(each.name, pa.list_(rows.field(each.name).type)) for each in values]
     return OperatorPlan(
         key_schema=keys.serialize().to_pybytes(),
         value_schema=pa.schema(lists).serialize().to_pybytes(),
-        step=Sessions(*plan.session, plan.merges),
+        step=Sessions(*plan.session, plan.merges, gives_changes, tuple(stream.called.items())),
         time=None,
         emit=emit,
         meanings=tuple(stream.called[name] for name in rows.names),
         late_by=plan.time,
         rows_schema=rows.serialize().to_pybytes(),
-        output_schema=rows.serialize().to_pybytes(),
+        output_schema=pa.schema([*rows, *numbers]).serialize().to_pybytes(),
         has_timers=True,
     )

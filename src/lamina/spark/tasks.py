@@ -21,7 +21,7 @@ from lamina.engine.changing import PAIR, changes_of
 from lamina.engine.join_asking import answered
 from lamina.engine.joins import Join
 from lamina.engine.model import OperatorWork, StreamWork, TaskResult, TaskWork
-from lamina.engine.steps import Timers
+from lamina.engine.steps import is_beside
 from lamina.engine.task import Updated, output_schema, update_state
 from lamina.engine.typed import as_planned
 from lamina.engine.wire import decode_result, encode_result
@@ -50,8 +50,8 @@ class UpdateState:
 
     @property
     def operator(self) -> OperatorWork:
-        """A SELECT has one state, and perhaps timers beside it."""
-        (only,) = (each for each in self.work.operators if not isinstance(each.plan.step, Timers))
+        """A SELECT has one state, and perhaps timers, or rows that wait, beside it."""
+        (only,) = (each for each in self.work.operators if not is_beside(each.plan.step))
         return only
 
     @property

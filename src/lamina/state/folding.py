@@ -7,7 +7,7 @@ rounds as the most frequent key needs. The functions are those that merge old an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -29,23 +29,32 @@ def folded(schema: StateSchema, batch: pa.RecordBatch) -> pa.RecordBatch:
     if len(firsts) == len(order):
         return changes(schema, batch, slots=slots)
     lead = order.take(firsts)
-    once = merge_groups(schema.merges, batch.select(schema.value.names), order, firsts)
+    values = batch.select(schema.value.names)
+    once = merge_groups(schema.merges, values, order, firsts, called=schema.called)
     columns = [*(key.take(pa.array(lead)) for key in keys), *once.columns]
     made = pa.RecordBatch.from_arrays(columns, schema=schema.row)
     return changes(schema, made, slots=slots.take(lead))
 
 
 def merge_groups(
-    merges: Sequence[Merge], values: pa.RecordBatch, order: Rows, firsts: Rows
+    merges: Sequence[Merge],
+    values: pa.RecordBatch,
+    order: Rows,
+    firsts: Rows,
+    *,
+    called: Callable[[str], str] = str,
 ) -> pa.RecordBatch:
-    """Each group of rows as one; in this *order* they stand together, and begin at *firsts*."""
+    """Each group of rows as one; in this *order* they stand together, and begin at *firsts*.
+
+    *called* gives the names that errors have for columns.
+    """
     sizes = np.diff(firsts, append=len(order))
     several = sizes > 1
     place = order.take(firsts)
     if not several.any():
         return values.take(pa.array(place))
     rows = order[np.repeat(several, sizes)]
-    merged = _merged(merges, values.take(pa.array(rows)), sizes[several])
+    merged = _merged(merges, values.take(pa.array(rows)), sizes[several], called)
     place[several] = np.arange(values.num_rows, values.num_rows + merged.num_rows)
     return pa.concat_batches([values, merged]).take(pa.array(place))
 
@@ -80,7 +89,9 @@ def _with_collisions(
     return order, np.flatnonzero(starts)
 
 
-def _merged(merges: Sequence[Merge], values: pa.RecordBatch, sizes: Rows) -> pa.RecordBatch:
+def _merged(
+    merges: Sequence[Merge], values: pa.RecordBatch, sizes: Rows, called: Callable[[str], str]
+) -> pa.RecordBatch:
     """The rows of each group as one; *sizes* are those of the groups, which follow each other."""
     while len(sizes) < values.num_rows:
         starts = np.cumsum(sizes) - sizes
@@ -91,6 +102,7 @@ def _merged(merges: Sequence[Merge], values: pa.RecordBatch, sizes: Rows) -> pa.
             values.take(pa.array(right - 1)),
             values.take(pa.array(right)),
             np.ones(len(right), np.bool_),
+            called=called,
         )
         place = np.flatnonzero(~within & 1)  # of a pair the left one, which is the older
         is_pair = np.r_[within[1:] & 1, 0][place] == 1

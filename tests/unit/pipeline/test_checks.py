@@ -213,3 +213,27 @@ def test_an_aggregate_called_like_a_key_is_no_key() -> None:
         checked(
             f"{PLAIN}CREATE STREAM s AS SELECT v FROM ({inner}) WHERE sym > 1 EMIT ON UPDATE;{SINK}"
         )
+
+
+def test_a_window_over_the_changes_of_sessions_is_refused() -> None:
+    """An epoch may extend a session whose old end is behind the watermark already."""
+    sessions = (
+        f"{MARKED}CREATE STREAM v AS SELECT session_window.end - INTERVAL 1 MICROSECOND AS last"
+        " FROM trades GROUP BY sym, session_window(ts, '1 minute') EMIT {};\n"
+        "CREATE STREAM s AS SELECT count(*) AS n FROM v GROUP BY window(last, '1 hour')"
+        f" EMIT ON WINDOW CLOSE;{SINK}"
+    )
+    checked(sessions.format("ON WINDOW CLOSE"))
+    with pytest.raises(BadPipeline, match="the end of a session can move on"):
+        checked(sessions.format("CHANGES"))
+
+
+@pytest.mark.parametrize(
+    "emit", ["EMIT EVERY INTERVAL 1 HOUR", "EMIT CHANGES EVERY INTERVAL 1 HOUR"]
+)
+def test_intervals_are_of_event_time(emit: str) -> None:
+    stream = f"CREATE STREAM s AS SELECT sym, count(*) AS n FROM trades GROUP BY sym {emit};{SINK}"
+    checked(f"{MARKED}{stream}")
+    with pytest.raises(BadPipeline, match="its intervals are those of event time") as caught:
+        checked(f"{PLAIN}{stream}")
+    assert "METADATA FROM 'epoch_time'" in caught.value.advice

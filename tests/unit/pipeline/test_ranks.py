@@ -69,9 +69,8 @@ def test_a_condition_says_how_many_rows_are_kept(query: str, limit: int) -> None
         (f"SELECT {OVER} AS n FROM t QUALIFY row_number() OVER (ORDER BY b) = 1", "another rank"),
         (f"SELECT {OVER} AS n, row_number() OVER (ORDER BY b) AS m FROM t", "two ranks"),
         ("SELECT row_number() OVER (PARTITION BY k) AS n FROM t", "without ORDER BY"),
-        ("SELECT row_number() OVER (ORDER BY a DESC, b) AS n FROM t", "ASC and DESC"),
-        ("SELECT row_number() OVER (ORDER BY a NULLS LAST) AS n FROM t", "NULLS LAST"),
-        ("SELECT row_number() OVER (ORDER BY a DESC NULLS FIRST) AS n FROM t", "NULLS FIRST"),
+        ("SELECT row_number() OVER (ORDER BY a NULLS b) AS n FROM t", "NULLS FIRST or NULLS LAST"),
+        ("SELECT row_number() OVER (ORDER BY a, DESC) AS n FROM t", "an expression is missing"),
         ("SELECT row_number() OVER (SORT BY a ORDER BY b) AS n FROM t", "PARTITION BY is expected"),
         ("SELECT rank() OVER (PARTITION BY k ORDER BY a) AS n FROM t", "rank() OVER in a stream"),
         ("SELECT lag(a) OVER (PARTITION BY k ORDER BY a) AS n FROM t", "lag() OVER in a stream"),
@@ -99,12 +98,28 @@ def test_a_single_row_of_each_key_is_found_without_a_list_of_all() -> None:
         assert "collect_list" in _partial(f"SELECT k, a FROM t QUALIFY {over} <= 2")
 
 
-def _partial(text: str) -> str:
+def test_what_goes_the_other_way_is_turned_around() -> None:
+    """Lists are sorted in one direction: that of the first."""
+    over = "row_number() OVER (PARTITION BY k ORDER BY a DESC NULLS FIRST, b, k ASC NULLS LAST)"
+    text = _partial(f"SELECT k, a FROM t QUALIFY {over} <= 2", kind="bigint")
+    fields = "'n0', (a) IS NULL, 'o0', a, 'n1', (b) IS NULL, 'o1', ~(b), 'n2', (k) IS NOT NULL, "
+    assert f"named_struct({fields}'o2', ~(k), 'c1', a)), false)" in text
+    plain = "row_number() OVER (PARTITION BY k ORDER BY a NULLS FIRST, b ASC)"
+    assert "named_struct('o0', a, 'o1', b, 'c1', a)" in _partial(
+        f"SELECT k, a FROM t QUALIFY {plain} = 1"
+    )
+    with pytest.raises(BadPipeline, match="in one ORDER BY, over map<int,int>"):
+        _partial(f"SELECT k, a FROM t QUALIFY {over} = 1", kind="map<int,int>")
+
+
+def _partial(text: str, kind: str = "") -> str:
     select = read_select(Stream("s", text, place=Place(1, 1)), "p.sql")
     plan = compile_select(
         select,
-        columns=["k", "a"],
-        type_of=lambda _: "array<struct<a:bigint>>",
+        columns=["k", "a", "b"],
+        type_of=lambda text: (
+            kind if kind and "sort_array" not in text else "array<struct<a:bigint>>"
+        ),
         is_aggregate=lambda _: False,
     )
     assert isinstance(plan, Aggregation)

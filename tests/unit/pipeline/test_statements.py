@@ -220,11 +220,34 @@ def test_an_emit_that_is_not_known_is_not_taken_for_sql(emit: str) -> None:
     assert "EMIT ON WINDOW CLOSE" in error.advice
 
 
-def test_an_emit_by_a_clock_is_refused_with_the_way_around() -> None:
-    error = refused("CREATE STREAM s AS SELECT a FROM t GROUP BY a EMIT EVERY INTERVAL 5 MINUTES")
-    assert error.where == "p.sql:1:47"
-    assert "EMIT EVERY INTERVAL: a stream emits with its epochs" in error.message
-    assert "--interval" in error.advice
+@pytest.mark.parametrize(
+    ("emit", "meant"),
+    [
+        ("EMIT EVERY INTERVAL 5 MINUTES", Emit.ON_UPDATE),
+        ("EMIT ON UPDATE EVERY INTERVAL '5' MINUTE", Emit.ON_UPDATE),
+        ("EMIT CHANGES EVERY INTERVAL '5 minutes'", Emit.CHANGES),
+        ("EMIT CHANGES EVERY INTERVAL 5 MINUTES ALLOW LATENESS INTERVAL 1 HOUR", Emit.CHANGES),
+    ],
+)
+def test_an_emit_may_have_an_interval(emit: str, meant: Emit) -> None:
+    text = f"CREATE STREAM s AS SELECT a, every FROM t GROUP BY a, every {emit}"
+    stream = parse_pipeline(text, file="p.sql").streams["s"]
+    assert (stream.emit, stream.every_us) == (meant, 300_000_000)
+    assert stream.select == "SELECT a, every FROM t GROUP BY a, every"
+
+
+@pytest.mark.parametrize(
+    ("emit", "said"),
+    [
+        ("EMIT EVERY INTERVAL 0 SECONDS", "EMIT EVERY INTERVAL of nothing"),
+        ("EMIT EVERY INTERVAL 5 MONTHS", "INTERVAL 5 MONTHS is not supported"),
+        ("EMIT EVERY INTERVAL 5 MINUTES NOW", "'NOW' is not known in EMIT EVERY"),
+        ("EMIT ON WINDOW CLOSE EVERY INTERVAL 5 MINUTES", "a window comes out once"),
+        ("EMIT UPDATES EVERY INTERVAL 5 MINUTES", "EMIT UPDATES is not known"),
+    ],
+)
+def test_an_interval_of_something_else_is_refused(emit: str, said: str) -> None:
+    assert said in refused(f"CREATE STREAM s AS SELECT a FROM t GROUP BY a {emit}").message
 
 
 FUNCTION = "CREATE FUNCTION f (a INT, b MAP<STRING, INT>) RETURNS"

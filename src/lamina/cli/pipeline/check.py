@@ -126,7 +126,8 @@ def _stream(stream: Shape) -> Iterator[str]:
         yield "  over       changes: a row that is taken back takes back what came out of it"
     elif stream["over_changes"] and stream["kind"] != "stateless":
         yield "  over       changes: rows may be taken back, and a group without rows is gone"
-    yield f"  emits      {stream['emit']}{_CHANGES if stream['emit'] == 'changes' else ''}"
+    is_changing = stream["emit"].startswith("changes")
+    yield f"  emits      {stream['emit']}{_CHANGES if is_changing else ''}"
 
 
 _CHANGES = ": +I new, -U and +U replaced, -D gone"
@@ -137,9 +138,9 @@ def _sink(sink: Shape, streams: list[Shape]) -> Iterator[str]:
     yield f"sink {sink['name']}: {sink['format']}{_options(sink)}, from {sink['stream']}"
     yield f"  delivery   {sink['delivery']}"
     read = next(s for s in streams if s["name"].lower() == sink["stream"].lower())
-    if read["emit"] == "on update":
+    if read["emit"].startswith("on update"):
         yield "  rows       a later row replaces an earlier one with the same key"
-    if read["emit"] == "changes":
+    if read["emit"].startswith("changes"):
         yield "  rows       a row replaces the one with the same key, or takes it away"
 
 
