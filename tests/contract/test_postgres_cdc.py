@@ -180,6 +180,28 @@ def plan_for_ever(declared: DeclaredSource, offset: Offset, home: Path) -> None:
         del source
 
 
+def test_a_server_that_dies_while_it_gives_rows_is_waited_for(rig: CdcRig) -> None:
+    """Arrow's own error for that would end the pipeline."""
+    source, batches = rig.open(), list[int]()
+    rig.epoch(source)
+
+    def take(batch: pa.RecordBatch) -> None:
+        batches.append(batch.num_rows)
+        rig.server.kill()
+
+    rows = "SELECT repeat('x', 1000) FROM generate_series(1, 200000)"
+    try:
+        with pytest.raises(StoreUnavailable, match="lost while rows were read"):
+            source._session.read("read the table", rows, take)
+    finally:
+        rig.server.kill()
+        rig.server.start()
+    assert batches
+    rig.change("INSERT INTO TABLE_ VALUES (1, 'a', 1, NULL)")
+    assert rig.epoch(source)
+    assert rig.state == rig.there()
+
+
 def test_a_slot_that_another_has_made_is_not_taken(rig: CdcRig, tmp_path: Path) -> None:
     rig.server.execute(f"SELECT pg_create_logical_replication_slot('{rig.slot}', 'pgoutput')")
     with pytest.raises(Refused, match="this pipeline has not made it"):

@@ -168,11 +168,26 @@ class Session:
 
         def ask(cursor: Any) -> bool:
             cursor.execute(sql)
-            for batch in cursor.fetch_record_batch():
+            for batch in self._batches(cursor.fetch_record_batch()):
                 take(batch)
             return True
 
         self._call(call, ask, limit_s=self._limit_s(writes=True))
+
+    def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        """What goes wrong between two batches is Arrow's error, not the driver's."""
+        while True:
+            try:
+                batch = reader.read_next_batch()
+            except StopIteration:
+                return
+            except (OSError, pa.ArrowException) as error:
+                raise StoreUnavailable(
+                    f"the connection was lost while rows were read: {error}",
+                    where=self.where,
+                    advice="It is tried again",
+                ) from error
+            yield batch
 
     @property
     def is_open(self) -> bool:
