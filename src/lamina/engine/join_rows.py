@@ -142,26 +142,26 @@ def filtered(
     return rows.filter(mask), [key.filter(mask) for key in keys]
 
 
-def with_kept(
-    partition: StatePartition,
-    rows: pa.RecordBatch,
-    keys: list[pa.Array],
-    fired: pa.RecordBatch | None,
-) -> tuple[pa.RecordBatch, list[pa.Array]]:
-    """New rows, then what the state has of their keys and of those whose timer is due."""
-    asked = keys
+def kept_of(
+    partition: StatePartition, keys: list[pa.Array], fired: pa.RecordBatch | None
+) -> pa.RecordBatch:
+    """What the state has of these keys, and of those whose timer is due."""
     if fired is not None and fired.num_rows:
-        asked = [pa.concat_arrays(pair) for pair in zip(keys, fired.columns, strict=True)]
-    kept = partition.groups(asked)
+        keys = [pa.concat_arrays(pair) for pair in zip(keys, fired.columns, strict=True)]
+    return partition.groups(keys)
+
+
+def with_kept(
+    rows: pa.RecordBatch, keys: list[pa.Array], kept: pa.RecordBatch
+) -> tuple[pa.RecordBatch, list[pa.Array]]:
+    """New rows and their keys, then kept ones."""
+    if not kept.num_rows:
+        return rows, keys
     own = [kept.column(field.name) for field in rows.schema]
-    every = [
-        column if not kept.num_rows else pa.concat_arrays([column, theirs])
-        for column, theirs in zip(rows.columns, own, strict=True)
-    ]
-    both = [
-        pa.concat_arrays([key, theirs]) if kept.num_rows else key
-        for key, theirs in zip(keys, own[: len(keys)], strict=True)
-    ]
+    every, both = (
+        [pa.concat_arrays(pair) for pair in zip(columns, own, strict=False)]
+        for columns in (rows.columns, keys)
+    )
     return pa.RecordBatch.from_arrays(every, schema=rows.schema), both
 
 

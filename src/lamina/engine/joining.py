@@ -26,6 +26,7 @@ from lamina.engine.join_rows import (
     JoinRows,
     JoinUpdate,
     filtered,
+    kept_of,
     keys_of,
     of_right,
     on_time,
@@ -66,7 +67,7 @@ def update_join(
     late_right = of_right(rows) - of_right(rows.filter(pa.array(wanted)))
     rows, keys = filtered(rows, keys, wanted)
     fired = None if timers is None else timers.fired(floor)
-    joined = _Joined(*with_kept(partition, rows, keys, fired), rows.num_rows, step)
+    joined = _Joined(*with_kept(rows, keys, kept_of(partition, keys, fired)), rows.num_rows, step)
     ids = (work.epoch << ID_BITS) + np.arange(joined.new)
     run = _kept(partition, joined, ids, floor)
     ranges = append_run(task, operator.name, run)

@@ -4,6 +4,7 @@ Merges       old and new values become one, column by column: aggregates
 a KeyedStep  a function over the keys of a partition that have rows or whose timer is due
 a Join       rows of two streams are kept until their partners have come (engine/joins.py)
 a ChangeJoin rows of two streams that may be taken back are kept until they are (engine/joins.py)
+an Asof      rows of one stream wait for the version of their time (engine/asof.py)
 Timers       the state beside that of a keyed step: which keys are to be called, and when
 Pending      the state beside that of merges: which rows wait to come out (engine/pending.py)
 
@@ -23,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lamina.engine.asof import Asof
 from lamina.engine.joins import ChangeJoin, Join
 from lamina.errors import UsageError
 from lamina.format.canonical import encode, sha256_hex
@@ -154,7 +156,7 @@ class PythonStep:
 
 StepFunction = Callable[[Stepping], Stepped]
 
-Step = Merges | Timers | Pending | Join | ChangeJoin | KeyedStep
+Step = Merges | Timers | Pending | Join | ChangeJoin | Asof | KeyedStep
 
 
 def is_keyed(step: Step) -> bool:

@@ -7,7 +7,7 @@
    of windows that have closed
 
 A step that is a function over keys has its own way through: engine/keyed.py; joins have others:
-engine/joining.py, engine/change_joins.py.
+engine/joining.py, engine/change_joins.py, engine/asof_joining.py.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lamina.engine.asof import Asof
+from lamina.engine.asof_joining import update_asof
 from lamina.engine.change_joins import update_change_join
 from lamina.engine.changing import PAIR, changed_only, versions
 from lamina.engine.joining import update_join
@@ -86,6 +88,9 @@ def _updated(
         return Updated(joined.result, joined.rows)
     if isinstance(plan.step, ChangeJoin):
         joined = update_change_join(task, operator, plan.step, batches)
+        return Updated(joined.result, joined.rows)
+    if isinstance(plan.step, Asof):
+        joined = update_asof(task, operator, plan.step, batches)
         return Updated(joined.result, joined.rows)
     own, schema = own_of(plan), schema_of(plan)
     if plan.given:

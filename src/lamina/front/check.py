@@ -216,7 +216,10 @@ def _join(stream: Stream, of: JoinOf) -> Shape:
     if of.is_table:
         return _table_join(stream, of)
     emits = ["each pair of rows, at once"] if of.kind.has_pairs else []
-    if of.kind.judges:
+    if of.asof is not None:
+        left = "each row" if of.kind is JoinKind.LEFT else "each row that has one"
+        emits = [f"{left} with its version, when no later version of its time can come"]
+    elif of.kind.judges:
         which = "with" if of.kind is JoinKind.SEMI else "without"
         emits.append(f"rows {which} a partner, when no more partners can come")
     return {
@@ -224,11 +227,11 @@ def _join(stream: Stream, of: JoinOf) -> Shape:
         "block_of": stream.block_of or None,
         "reads": f"{of.left}, {of.right}",
         "inputs": [of.left, of.right],
-        "kind": _JOIN.format(of.kind.value.lower()),
+        "kind": ("asof " if of.asof else "") + _JOIN.format(of.kind.value.lower()),
         "keys": [of.on or of.where or ", ".join(of.using)],
         "window": None,
         "emit": "; ".join(emits),
-        "kept": "until no partner can come",
+        "kept": "the last version of each key" if of.asof else "until no partner can come",
         "over_changes": False,
     }
 

@@ -16,7 +16,7 @@ from lamina.pipeline.aggregate_python import check_own_calls
 from lamina.pipeline.blocks import keeps_state
 from lamina.pipeline.distinct_checks import check_distinct
 from lamina.pipeline.expressions import Words
-from lamina.pipeline.join_checks import Inputs, check_join
+from lamina.pipeline.join_checks import Inputs, check_join, check_window_over_asof
 from lamina.pipeline.keys import Names, read_keys
 from lamina.pipeline.lateness import check_lateness
 from lamina.pipeline.model import (
@@ -328,6 +328,7 @@ class _Checks:
             return
         plain = column_of(time) if len(shape.names.elements(time)) == 1 else None
         for name in self.inputs(shape.stream.name):
+            check_window_over_asof(shape.select.script, time, self._pipeline.streams, name)
             if reads_clock(time) or is_of_clock(self, name, plain):
                 raise shape.select.script.bad(CLOCK, time[0], CLOCK_ADVICE)
             for origin in origins(self, name, plain):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lamina.pipeline.expressions import Words, sign
 from lamina.pipeline.joins import JoinClause
-from lamina.pipeline.model import JoinKind, JoinOf
+from lamina.pipeline.model import AsofOf, JoinKind, JoinOf
 from lamina.pipeline.select import Select, quoted
 from lamina.pipeline.tokens import Script
 
@@ -18,6 +18,7 @@ def join_of(select: Select, clause: JoinClause, left: str, right: str, *, script
     later = select.joins[select.joins.index(clause) + 1 :]
     # A row that WHERE leaves out may be the partner of one that comes out without it: not sooner.
     has_where = clause.kind is JoinKind.INNER and not any(each.kind.judges_right for each in later)
+    has_where &= not clause.asof.is_asof  # it may leave out the version that a row has
     where = select.where if has_where else ()
     return JoinOf(
         clause.kind,
@@ -35,6 +36,19 @@ def join_of(select: Select, clause: JoinClause, left: str, right: str, *, script
         tuple(sorted(_whole(select))),
         clause.values,
         clause.is_inner,
+        _asof_of(script, clause),
+    )
+
+
+def _asof_of(script: Script, clause: JoinClause) -> AsofOf | None:
+    if not clause.asof.is_asof:
+        return None
+    match, as_of = clause.asof.match, clause.asof.as_of
+    place = script.place((match or as_of or clause.on or clause.words)[0].start)
+    return AsofOf(
+        script.slice(match),
+        script.slice(as_of),
+        place,
     )
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lamina.errors import BadPipeline
+from lamina.pipeline.expressions import Words
 from lamina.pipeline.model import DeclaredSource, JoinOf, Stream
 from lamina.pipeline.python_checks import NO_WATERMARK
 from lamina.pipeline.table_joins import over_changes
-from lamina.pipeline.tokens import bad_at
+from lamina.pipeline.tokens import Script, bad_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ def check_join(stream: Stream, inputs: Inputs, file: str) -> None:
 
 def check_sides(of: JoinOf, changing: tuple[bool, bool], file: str) -> None:
     """Of a join over changes: rows of both sides go when they are taken back."""
+    if of.asof is not None:
+        raise _no_versions(of.left if changing[0] else of.right, of, file)
     if all(changing):
         return
     grows, changes = (of.right, of.left) if changing[0] else (of.left, of.right)
@@ -59,7 +62,20 @@ def check_sides(of: JoinOf, changing: tuple[bool, bool], file: str) -> None:
     )
 
 
+def _no_versions(name: str, of: JoinOf, file: str) -> BadPipeline:
+    return bad_at(
+        f"an ASOF or temporal join over {name!r}, whose rows are replaced or taken back: that has "
+        "no event time of its own, and of several versions in an epoch only the last is there",
+        file,
+        of.on_place,
+        "Let versions be rows that are only added, each with its time: a source of events, or a "
+        "stream with EMIT ON WINDOW CLOSE, by its window.end",
+    )
+
+
 def rows_replace(name: str, of: JoinOf, file: str) -> BadPipeline:
+    if of.asof is not None:
+        return _no_versions(name, of, file)
     return bad_at(
         f"a join over {name!r}, whose rows replace others: what came out of the old ones would "
         "stay",
@@ -67,3 +83,19 @@ def rows_replace(name: str, of: JoinOf, file: str) -> BadPipeline:
         of.on_place,
         f"Let {name!r} EMIT CHANGES, then its old rows are taken back; or EMIT ON WINDOW CLOSE",
     )
+
+
+def check_window_over_asof(
+    script: Script, time: Words, streams: Mapping[str, Stream], name: str
+) -> None:
+    """BadPipeline if a window goes by the time of versions: they may be as old as they like."""
+    while (stream := streams.get(name)) is not None and stream.join is not None:
+        of = stream.join
+        if of.asof is not None and time[0].text.lower() == of.right_alias.lower():
+            raise script.bad(
+                f"a window over {script.slice(time)}, the time of the right side of an ASOF JOIN: "
+                "it may be before every window that is open",
+                time[0],
+                "Use the event time of the left side",
+            )
+        name = of.left

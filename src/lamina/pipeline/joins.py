@@ -3,6 +3,7 @@
 FROM a [AS x] JOIN b [AS y] ON condition        INNER, LEFT, RIGHT, FULL, LEFT SEMI, LEFT ANTI
 FROM a JOIN b USING (k)
 FROM a, b WHERE condition                       an inner join
+FROM a ASOF JOIN b MATCH_CONDITION (x >= y) ON  one row of b for each of a (asof_clauses.py)
 
 Each join is a block of its own, of two inputs; the next one reads it. A table is a source, a stream
 or a subquery.
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from lamina.pipeline.asof_clauses import ASOF_KINDS, NO_ASOF, AsofWords, split_asof
 from lamina.pipeline.expressions import Words, by_comma, closing, sign
 from lamina.pipeline.laterals import starts_lateral
 from lamina.pipeline.model import JoinKind
@@ -33,10 +35,10 @@ _KINDS = {
     ("LEFT", "ANTI", "JOIN"): JoinKind.ANTI,
     ("ANTI", "JOIN"): JoinKind.ANTI,
 }
+_EVERY = {**_KINDS, **ASOF_KINDS}
 _ENDS = ("WHERE", "GROUP BY", "HAVING", "QUALIFY")
 _OTHERS = {
     "NATURAL": "name the columns: JOIN ... USING (k)",
-    "ASOF": "write JOIN ... ON with bounds of time, and QUALIFY row_number() for the newest row",
 }
 
 
@@ -64,6 +66,7 @@ class JoinClause:
     words: Words = ()
     values: tuple[tuple[str, str], ...] = ()  # of x IN (SELECT y ...): x and y
     is_inner: bool = False  # a subquery of WHERE: a name is one of its own table first
+    asof: AsofWords = NO_ASOF
 
 
 Joins = tuple[Table, tuple[JoinClause, ...]]
@@ -120,7 +123,7 @@ def _opening(words: Words, index: int) -> tuple[str, ...]:
 
 
 def _opening_at(words: Words, index: int) -> tuple[str, ...]:
-    for each in (*_KINDS, *((name, "JOIN") for name in _OTHERS)):
+    for each in (*_EVERY, *((name, "JOIN") for name in _OTHERS)):
         if tuple(sign(words, index + i) for i in range(len(each))) == each:
             return each
     return ()
@@ -131,27 +134,28 @@ def _clause(script: Script, words: Words) -> JoinClause:
     if opening[0] in _OTHERS:
         message = f"{opening[0]} JOIN in a stream: {_OTHERS[opening[0]]}"
         raise script.bad(message, words[0])
-    kind = JoinKind.INNER if opening == (",",) else _KINDS[opening]
-    rest = words[len(opening) :]
+    kind = JoinKind.INNER if opening == (",",) else _EVERY[opening]
+    rest, asof = split_asof(script, words[len(opening) :], opening, kind)
     at = next((i for i in _level(rest) if rest[i].upper in ("ON", "USING")), len(rest))
     table = read_table(script, rest[:at], words[0])
     _refuse_lateral(script, rest[at:])
     condition = rest[at:]
     if not condition:
         if opening not in ((",",), ("CROSS", "JOIN"), ("JOIN",), ("INNER", "JOIN")):
-            raise script.bad(f"{' '.join(opening)} without ON", words[0], _CONDITION)
-        return JoinClause(kind, table, words=words)
+            advice = "Write ON x.key = y.key" if asof.is_asof else _CONDITION
+            raise script.bad(f"{' '.join(opening)} without ON", words[0], advice)
+        return JoinClause(kind, table, words=words, asof=asof)
     if condition[0].upper == "ON":
         if len(condition) == 1:
             raise script.bad("a condition follows ON", condition[0], _CONDITION)
-        return JoinClause(kind, table, condition[1:], words=words)
+        return JoinClause(kind, table, condition[1:], words=words, asof=asof)
     if sign(condition, 1) != "(" or closing(condition, 1) != len(condition) - 1:
         raise script.bad("columns in brackets follow USING", condition[0])
     listed = by_comma(condition[2:-1])
     for each in listed:
         if len(each) != 1 or not each[0].is_name:
             raise script.bad("the names of columns follow USING", each[0] if each else condition[0])
-    return JoinClause(kind, table, (), tuple(each[0].text for each in listed), words)
+    return JoinClause(kind, table, (), tuple(each[0].text for each in listed), words, asof=asof)
 
 
 _CONDITION = "Write ON with equal columns, and bounds of time: y.ts BETWEEN x.ts AND x.ts + ..."

@@ -236,6 +236,15 @@ class JoinKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class AsofOf:
+    """Of a join that gives each row of the left side one of the right side (asof_clauses.py)."""
+
+    match: str = ""  # what MATCH_CONDITION says, if it is there
+    as_of: str = ""  # what FOR SYSTEM_TIME AS OF says
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class JoinOf:
     """A block that is a join of two inputs (joins.py): columns of both, under their aliases."""
 
@@ -256,6 +265,7 @@ class JoinOf:
     whole: tuple[str, ...] = ()  # aliases of tables of which every column is kept, in lower case
     values: tuple[tuple[str, str], ...] = ()  # of x [NOT] IN (SELECT y ...): x and y
     is_inner: bool = False  # a subquery of WHERE: a name is one of its own table first
+    asof: AsofOf | None = None
     is_table: bool = False  # the right side is a table of the pipeline: nothing is kept
 
 

@@ -40,6 +40,12 @@ def with_table(of: JoinOf, clause: JoinClause, select: Select, tables: Collectio
             clause.words[0],
             "The stream is the side that is kept: write JOIN or LEFT JOIN",
         )
+    if of.asof is not None:
+        raise script.bad(
+            f"the table {of.right!r} in an ASOF or temporal join: an epoch has one version of it",
+            clause.words[0],
+            "Write JOIN or LEFT JOIN for that version. Versions with a time are a source",
+        )
     return replace(of, is_table=True, where="")
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from lamina.engine.asof import Asof
 from lamina.engine.join_asking import ASKS
 from lamina.engine.join_rows import AT, UNTIL, columns_of_state, columns_that_come_out
 from lamina.engine.joins import Join
@@ -24,6 +25,7 @@ from lamina.pipeline.plans import Stateless
 from lamina.pipeline.select import quoted
 from lamina.pipeline.tokens import bad_at, read_script
 from lamina.pipeline.variables import filled
+from lamina.spark.asof import without_times
 from lamina.spark.frames import view
 from lamina.spark.internals import arrow_schema, empty_frame
 from lamina.spark.join_asked import Asked, Input
@@ -98,12 +100,14 @@ class Joining:
 
     def compiled(self) -> Joined:
         condition = self.asked.condition()
-        low, high = self.asked.bounds(condition)
+        step = self.asked.step(condition)
         kept = [self._kept(each) for each in self.inputs[LEFT].relations]
         others = [self._kept(each) for each in self.inputs[RIGHT].relations]
         using = dict(self._plain(kept, others))
         if not self.of.kind.has_pairs:
             others = [self._asked(each, condition) for each in others]
+        if isinstance(step, Asof):
+            others = without_times(others)
         shown = (*kept, *(others if self.of.kind.has_pairs else ()))
         asked = seen_by_readers((*kept, *others), using)
         with self._view(LEFT) as left, self._view(RIGHT) as right:
@@ -114,8 +118,9 @@ class Joining:
         output = StructType([state[name] for name in plan.outputs])
         every = StructType([nullable(field) for field in rows.schema])
         arrow = arrow_schema(empty_frame(self.spark, every))
-        asks = self.of.kind.judges and bool(plan.pairs)
-        step = Join(self.of.kind, low, high, plan.columns, len(plan.sides[LEFT].columns), asks=asks)
+        step = replace(step, columns=plan.columns, left=len(plan.sides[LEFT].columns))
+        if isinstance(step, Join):
+            step = replace(step, asks=self.of.kind.judges and bool(plan.pairs))
         stream = SparkStream(
             self.stream.name,
             Reading((*self.inputs[LEFT].reading.parts, *self.inputs[RIGHT].reading.parts)),
@@ -255,7 +260,7 @@ class Joining:
         return f"{quoted(relation.alias)}.{quoted(column)}"
 
     def _operator(
-        self, plan: JoinPlan, arrow: pa.Schema, step: Join, condition: Condition
+        self, plan: JoinPlan, arrow: pa.Schema, step: Join | Asof, condition: Condition
     ) -> OperatorPlan:
         keys = [arrow.field(name) for name in plan.keys]
         sides = [arrow.field(name) for name in plan.columns]
@@ -265,17 +270,19 @@ class Joining:
             *("kept until", "number", "side", "event time"),
             *plan.columns,
         )
+        waits = isinstance(step, Asof) or step.kind.judges
+        asks = isinstance(step, Join) and step.asks
         return OperatorPlan(
             key_schema=_bytes(key),
             value_schema=_bytes(value),
             step=step,
             time=UNTIL,
-            emit=Emit.ON_WINDOW_CLOSE if step.kind.judges else Emit.ON_UPDATE,
+            emit=Emit.ON_WINDOW_CLOSE if waits else Emit.ON_UPDATE,
             meanings=meanings,
             late_by=AT,
             rows_schema=_bytes(rows),
-            output_schema=_bytes(columns_that_come_out(sides, asks=step.asks)),
-            has_timers=step.kind.judges,
+            output_schema=_bytes(columns_that_come_out(sides, asks=asks)),
+            has_timers=waits,
             group=len(keys),
         )
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from lamina.engine.asof import Asof
 from lamina.engine.change_joins import COUNT
 from lamina.engine.join_rows import AT, ID, RIGHT, UNTIL
 from lamina.engine.joins import ChangeJoin, Join
@@ -67,6 +68,8 @@ def _columns(stream: SparkStream) -> dict[str, Any]:
         return _join(stream, operator, _kept_for(operator.step))
     if operator is not None and isinstance(operator.step, ChangeJoin):
         return _join(stream, operator, _BOTH_SIDES)
+    if operator is not None and isinstance(operator.step, Asof):
+        return _join(stream, operator, _kept_by_asof(operator.step))
     merged = operator.merges if operator else ()
     if operator is not None and isinstance(operator.step, Sessions):
         merged = operator.step.partials
@@ -125,7 +128,22 @@ def _join(stream: SparkStream, operator: OperatorPlan, kept_for: str) -> dict[st
     }
 
 
-def _time(us: np.int64) -> str:
+def _kept_by_asof(step: Asof) -> str:
+    """The last version of a key is kept for ever, unless a bound says for how long it counts."""
+    wait = f"until the watermark is {_time(step.delay_us)} past their time"
+    if step.high <= 0:
+        wait = "until the watermark is past their time"
+    said = f"rows of the left side {wait}, those of the right side "
+    (end,) = step.until(np.zeros(1, np.int64), np.ones(1, np.bool_)).tolist()
+    if step.low is None:
+        last = "the last one of each key for ever: it grows with the number of keys"
+        return f"{said}until the watermark is past the next one of their key, and {last}"
+    if step.looks_ahead:
+        return f"{said}until it is {_time(end - 1)} past theirs"
+    return f"{said}until it is past the next one of their key, or {_time(end - 1)} past theirs"
+
+
+def _time(us: int | np.int64) -> str:
     return f"{int(us) / 1e6:g} s"
 
 

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, NumericType
 
+from lamina.engine.asof import Asof
+from lamina.engine.joins import Join
 from lamina.errors import BadPipeline
 from lamina.pipeline.join_conditions import LEFT, RIGHT, Condition, Conditions, Relation
 from lamina.pipeline.model import JoinKind, JoinOf, Place, Stream
 from lamina.pipeline.select import quoted
 from lamina.pipeline.tokens import bad_at, did_you_mean, read_script
 from lamina.pipeline.variables import filled
+from lamina.spark.asof import asof_step, read_match
 from lamina.spark.known import Known
 from lamina.spark.plan_checks import refused_type
 from lamina.spark.streams import Reading
@@ -88,8 +91,16 @@ class Asked:
         of = self.of
         sides = (self.inputs[LEFT].relations, self.inputs[RIGHT].relations)
         script = read_script(of.on, self.file, of.on_place)
-        conditions = Conditions(script, sides, is_inner=of.is_inner)
+        match = self._match()
+        times = list(match.times if match else ("", ""))
+        conditions = Conditions(script, sides, times, is_inner=of.is_inner)
         condition = conditions.read(script.words)
+        if match is not None and condition.pairs:
+            raise self.bad(
+                f"{condition.pairs[0]} in the ON of an ASOF JOIN compares both sides: which row is "
+                "chosen is decided by equal columns and event times",
+                "Put it into WHERE: then it is asked of the row that was chosen",
+            )
         keys, pairs = [*self._using(), *condition.keys], condition.pairs
         if of.kind is JoinKind.ANTI and of.values:
             pairs += (self._not_in(keys),)
@@ -158,7 +169,22 @@ class Asked:
             found.append((texts[LEFT], texts[RIGHT]))
         return found
 
-    def bounds(self, condition: Condition) -> tuple[int, int]:
+    def step(self, condition: Condition) -> Join | Asof:
+        """How rows of both sides find each other; it does not know their columns yet."""
+        times, match = self._event_times(), self._match()
+        if match is not None:
+            return asof_step(self.of, match, condition, self.bad)
+        return Join(self.of.kind, *self._bounds(condition, times), (), 0)
+
+    def _match(self) -> Condition | None:
+        """Of an ASOF join: which row of the right side is chosen."""
+        if self.of.asof is None:
+            return None
+        sides = (self.inputs[LEFT].relations, self.inputs[RIGHT].relations)
+        return read_match(self.of, self.of.asof, sides, self.file)
+
+    def _event_times(self) -> list[str]:
+        """The event times of both sides."""
         times = [
             " or ".join(f"{r.alias}.{c}" for r in each.relations for c in sorted(r.times))
             for each in self.inputs
@@ -168,6 +194,9 @@ class Asked:
                 "a join of rows without their event time: nobody knows how long to keep them",
                 "Pass the watermark's column on, as it is, on both sides",
             )
+        return times
+
+    def _bounds(self, condition: Condition, times: Sequence[str]) -> tuple[int, int]:
         low, high = condition.low, condition.high
         if self.of.ttl_us is not None:
             low, high = condition.bounded(-self.of.ttl_us, self.of.ttl_us)
