@@ -20,7 +20,7 @@ from tests.spark.oracle import Rows, duckdb_epochs, in_the_end, plain, spark_bat
 ROWS, SYMBOLS, EVERY_US = 40, 6, 1_500_000  # trades of an epoch
 ORDERS = 60  # in a file
 JITTER_S = 9  # less than the delay: nothing is late
-STREAMS = ("bars", "even", "best", "totals", "dear")
+STREAMS = ("bars", "even", "best", "totals", "dear", "backed")
 PIPELINE = """
 CREATE SOURCE orders
   (id BIGINT, symbol STRING, side STRING, price DECIMAL(12,2), volume BIGINT, ts TIMESTAMP)
@@ -42,6 +42,11 @@ CREATE STREAM totals AS
          count(*) FILTER (WHERE volume > 250) AS large, max(ts) AS latest
   FROM trades GROUP BY symbol EMIT ON UPDATE;
 CREATE STREAM dear AS SELECT symbol, price * 3 AS price, ts FROM trades WHERE price > 60;
+CREATE STREAM backed AS
+  SELECT s.id, s.price, b.price AS bought
+  FROM (SELECT id, symbol, price, ts FROM orders WHERE side = 'sell') s
+  LEFT ASOF JOIN (SELECT symbol, price, ts FROM orders WHERE side = 'buy') b
+    MATCH_CONDITION (s.ts >= b.ts) ON s.symbol = b.symbol;
 """ + "".join(
     f"CREATE SINK {name}_out FROM {name} USING parquet OPTIONS (path 'out/{name}');\n"
     for name in STREAMS

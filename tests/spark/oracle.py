@@ -44,6 +44,11 @@ SELECT symbol, sum(price * volume) AS turnover, count(*) FILTER (WHERE volume > 
        max(ts) AS latest
 FROM trades GROUP BY symbol""",
     "dear": "SELECT symbol, price * 3 AS price, ts FROM trades WHERE price > 60",
+    "backed": f"""
+SELECT s.id, s.price, max_by(b.price, b.ts) AS bought
+FROM orders s LEFT JOIN orders b ON b.side = 'buy' AND b.symbol = s.symbol AND b.ts <= s.ts
+WHERE s.side = 'sell' AND (s.symbol IS NULL OR
+      s.ts < (SELECT max(ts) FROM orders) - INTERVAL {DELAY_S} SECONDS) GROUP BY s.id, s.price""",
 }
 DUCK_BARS = f"""
 CREATE TABLE closing AS  -- the watermark that each epoch applies: that of the rows before it
@@ -73,6 +78,14 @@ SELECT changed.epoch, changed.symbol, sum(price * volume) AS turnover,
 FROM (SELECT DISTINCT epoch, symbol FROM trades) AS changed, trades AS t
 WHERE t.symbol = changed.symbol AND t.epoch <= changed.epoch GROUP BY ALL""",
     "dear": "SELECT epoch, symbol, price * 3 AS price, ts FROM trades WHERE price > 60",
+    "backed": """
+SELECT * FROM (
+  SELECT CASE WHEN s.symbol IS NULL THEN s.epoch
+              ELSE (SELECT min(c.epoch) FROM closing c WHERE s.ts < c.watermark) END AS epoch,
+         s.id, s.price, b.price AS bought
+  FROM (SELECT * FROM orders WHERE side = 'sell') s
+  ASOF LEFT JOIN (SELECT * FROM orders WHERE side = 'buy') b
+    ON s.symbol = b.symbol AND s.ts >= b.ts) WHERE epoch IS NOT NULL""",
 }
 
 

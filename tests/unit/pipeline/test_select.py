@@ -43,7 +43,6 @@ def select(text: str) -> Select:
         ("SELECT a FROM t INTERSECT TABLE u", "INTERSECT in a stream"),
         ("SELECT a FROM t MINUS TABLE u", "MINUS in a stream"),
         ("SELECT a FROM t NATURAL JOIN u", "NATURAL JOIN in a stream: name the columns"),
-        ("SELECT a FROM t ASOF JOIN u ON TRUE", "ASOF JOIN in a stream"),
         ("SELECT a FROM t LEFT JOIN u", "LEFT JOIN without ON"),
         ("SELECT a FROM t JOIN u ON", "a condition follows ON"),
         ("SELECT a FROM t JOIN u USING a", "columns in brackets follow USING"),
