@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -138,8 +139,8 @@ def test_streams_have_what_the_table_has_whatever_comes_twice_or_is_killed(
         "CREATE SINK out_sums FROM sums USING function OPTIONS (function 'm:f');"
     )
     place, kept = Place(tmp_path), dict[str, Epochs]()
-    for nth, rows in ((9, None), (0, 15), (17, None), (0, None)):
-        for _ in range(25):
+    for nth, rows in ((9, None), (0, 25), (17, None), (0, None)):
+        for _ in range(18):
             random_change(connector, random)
         left = [nth]
 
@@ -164,7 +165,7 @@ def test_streams_have_what_the_table_has_whatever_comes_twice_or_is_killed(
         for part in range(PARTITIONS):
             mine = {key: row for key, row in state.items() if key % PARTITIONS == part}
             assert mine in [table(each) for each in connector.states[part]], "a state it was in"
-    assert len(kept["out_j"]) > 4
+    assert len(kept["out_j"]) > 2
 
 
 def test_old_values_are_not_needed_and_local_times_are_told_by_their_schema(
@@ -201,8 +202,16 @@ def test_old_values_are_not_needed_and_local_times_are_told_by_their_schema(
 
 WRONG: list[tuple[Any, str]] = [
     (plain_json("t", None, None), "the table was truncated"),
-    (plain_json("m", None, None), "its `op` is not known: m"),
     ({"id": 1, "name": "x"}, "ExtractNewRecordState"),
+    (plain_json("c", None, {"id": 1, "amount": "1234"}), "'amount' cannot be read as DECIMAL"),
+    (plain_json("c", None, {"id": 1, "at": 1709209800123}), "declare a number BIGINT.*17092098"),
+    (
+        plain_json("u", None, {"id": 1, "name": "__debezium_unavailable_value"}),
+        "'name' is long, was not changed, and is not in the event. ALTER TABLE",
+    ),
+]
+MORE: list[tuple[Any, str]] = [
+    (plain_json("m", None, None), "its `op` is not known: m"),
     ({"schema": None, "payload": None}, "it has no `op`"),
     (plain_json("u", None, None), "a change without `after`"),
     (plain_json("d", None, None), "a delete without `before`.*REPLICA IDENTITY FULL"),
@@ -210,15 +219,10 @@ WRONG: list[tuple[Any, str]] = [
     (plain_json("c", None, {"id": "1"}), "it is not JSON in which the declared columns"),
     (b"not JSON", "it is not JSON in which"),
     (plain_json("c", None, {"id": 1, "amount": "AfQ="}), "decimal.handling.mode to string.*AfQ="),
-    (plain_json("c", None, {"id": 1, "amount": "1234"}), "'amount' cannot be read as DECIMAL"),
     (plain_json("c", None, {"id": 1, "amount": "1.234"}), "'amount' cannot be read as DECIMAL"),
-    (plain_json("c", None, {"id": 1, "at": 1709209800123}), "declare a number BIGINT.*17092098"),
     (plain_json("c", None, {"id": 1, "day": "someday"}), "'day' cannot be read as DATE: someday"),
-    (
-        plain_json("u", None, {"id": 1, "name": "__debezium_unavailable_value"}),
-        "'name' is long, was not changed, and is not in the event. ALTER TABLE",
-    ),
 ]
+ASKED = WRONG + MORE * (os.environ.get("LAMINA_EXAMPLES") == "all")
 
 
 def test_what_cannot_be_read_is_named_with_its_place(
@@ -230,8 +234,8 @@ def test_what_cannot_be_read_is_named_with_its_place(
     from lamina.spark.failures import spark_errors  # noqa: PLC0415
 
     name = topics.new()
-    topics.put(name, [plain_json("c", None, {"id": 0}), *(event for event, _ in WRONG)])
-    starting = {str(at): said for at, (_, said) in enumerate(WRONG, 1)}
+    topics.put(name, [plain_json("c", None, {"id": 0}), *(event for event, _ in ASKED)])
+    starting = {str(at): said for at, (_, said) in enumerate(ASKED, 1)}
     for at, said in starting.items():
         given = {"startingOffsets": json.dumps({name: {"0": int(at)}}), "maxOffsetsPerTrigger": "1"}
         text = source(topics, "s", subscribe=name, format="debezium-json", **given)
