@@ -1,4 +1,4 @@
-"""Window functions over closed windows: in epochs, equal to one batch over all rows."""
+"""Groups and window functions over closed windows: in epochs, equal to one batch over all rows."""
 
 from __future__ import annotations
 
@@ -47,6 +47,13 @@ QUERIES = {
     f" FROM ({TUMBLES})) SELECT at, k, r FROM r WHERE r = 1 UNION ALL SELECT at, k, -r FROM r",
     "ranked_again": "SELECT at, k, sum(r) OVER (PARTITION BY at ORDER BY r) AS q FROM (SELECT at,"
     f" k, row_number() OVER (PARTITION BY at ORDER BY n, k) AS r FROM ({TUMBLES}))",
+    "groups": "SELECT at, max(n) AS most, count(DISTINCT k) AS keys, median(s) AS middle FROM"
+    f" ({TUMBLES}) GROUP BY at HAVING count(*) > 1",
+    "groups_of_structs": "SELECT w, w.start AS starts, max_by(k, struct(n, k)) AS busiest FROM"
+    " (SELECT window(ts, '10 minutes', '4 minutes') AS w, k, count(*) AS n FROM t GROUP BY 1, 2)"
+    " GROUP BY w",
+    "groups_again": "SELECT at, max(many) AS most FROM (SELECT at, n, count(*) AS many FROM"
+    f" ({TUMBLES}) GROUP BY at, n) GROUP BY at",
 }
 WINS = (
     "SELECT window.start AS half_hour, k, count(*) AS wins FROM (SELECT k, ends FROM (SELECT *,"

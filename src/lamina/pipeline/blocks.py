@@ -12,12 +12,12 @@ state is no job of its own: Spark gets it as a part of the block that reads it (
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from lamina.pipeline.aggregates import has_aggregate
 from lamina.pipeline.emits import EmitClause, split_emit
-from lamina.pipeline.expressions import Words, after_dot, closing, sign
+from lamina.pipeline.expressions import Words, after_dot, calls, closing, sign
 from lamina.pipeline.join_blocks import join_of, text_over_join
 from lamina.pipeline.joins import has_joins
 from lamina.pipeline.keys import Names, read_keys
@@ -43,13 +43,21 @@ def unfold(stream: Stream, *, file: str) -> list[Stream]:
 
 
 def keeps_state(select: Select) -> bool:
-    """Whether it has groups, as far as its words tell."""
+    """Whether it has groups that it keeps, as far as its words tell."""
+    if select.is_whole:
+        return False
     return bool(select.keys or select.distinct or select.ranked) or calls_aggregate(select)
 
 
 def calls_aggregate(select: Select) -> bool:
     texts = [*(item.words for item in select.items), select.having]
     return any(has_aggregate(words, select.own) for words in texts)
+
+
+def calls_any(select: Select, names: Collection[str]) -> bool:
+    """Whether an item or HAVING calls a function that is among *names*, in lower case."""
+    texts = [*(item.words for item in select.items), select.having]
+    return any(words[i].text.lower() in names for words in texts for i, _ in calls(words))
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,8 +314,7 @@ def _with_emits(blocks: list[Stream], file: str) -> list[Stream]:
     for block in blocks:
         select = selects[block.name]
         if emits[block.name].emit is None and keeps_state(select) and block.block_of:
-            feeds = _feeds_groups(block.name, selects, _joins(blocks))
-            emits[block.name] = EmitClause(_usual(select, feeds_groups=feeds))
+            emits[block.name] = EmitClause(_usual(select))
     return [
         replace(
             each,
@@ -319,11 +326,6 @@ def _with_emits(blocks: list[Stream], file: str) -> list[Stream]:
     ]
 
 
-def _joins(blocks: Iterable[Stream]) -> set[str]:
-    """The joins of two streams: they take changes."""
-    return {each.name for each in blocks if each.join is not None and not each.join.is_table}
-
-
 def _has_groups(name: str, selects: Mapping[str, Select]) -> bool:
     """Whether a block keeps state, or one that it reads."""
     select = selects.get(name)
@@ -332,18 +334,9 @@ def _has_groups(name: str, selects: Mapping[str, Select]) -> bool:
     return keeps_state(select) or any(_has_groups(each, selects) for each in select.reads)
 
 
-def _feeds_groups(name: str, selects: Mapping[str, Select], joins: Collection[str]) -> bool:
-    """Whether a block that keeps state reads it: that has to know what is taken back."""
-    readers = {each: select for each, select in selects.items() if name in select.reads}
-    return any(
-        each in joins or keeps_state(select) or _feeds_groups(each, selects, joins)
-        for each, select in readers.items()
-    )
-
-
-def _usual(select: Select, *, feeds_groups: bool) -> Emit | None:
+def _usual(select: Select) -> Emit | None:
+    """Of groups without a window, and of ranks, whole_windows.py says it."""
     if select.distinct is not None or select.ranked is not None:
-        return None  # a row comes out when it is new; of ranks whole_windows.py says it
-    if any(key.is_window for key in read_keys(select, ())):
-        return Emit.ON_WINDOW_CLOSE
-    return Emit.CHANGES if feeds_groups else Emit.ON_UPDATE
+        return None
+    has_window = any(key.is_window for key in read_keys(select, ()))
+    return Emit.ON_WINDOW_CLOSE if has_window else None

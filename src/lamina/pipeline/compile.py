@@ -124,7 +124,7 @@ class _Compiler:
 
     def stateless(self) -> Stateless:
         select = self._select
-        if select.having:
+        if select.having and not select.keys:
             raise self._script.bad(
                 "HAVING without GROUP BY or aggregates", select.having[0], "Use WHERE"
             )

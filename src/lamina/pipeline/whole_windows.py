@@ -1,11 +1,12 @@
-"""Window functions over closed windows: which streams have all rows that they look at at once.
+"""Groups and window functions over closed windows: which have all rows that they need at once.
 
     SELECT *, rank() OVER (PARTITION BY starts ORDER BY n DESC) AS place
     FROM (SELECT window.start AS starts, k, count(*) AS n FROM t GROUP BY window(ts, '1 minute'), k)
 
-A window closes in one epoch, on all partitions. So if PARTITION BY has the window, every row of a
-partition comes in that epoch, and nothing has to be kept: Spark computes it of the epoch's rows.
-A row_number() could be kept as state, too (ranks.py); it is only if EMIT ON UPDATE asks for it.
+A window closes in one epoch, on all partitions. So if PARTITION BY or GROUP BY has the window,
+every row of a partition or group comes in that epoch, and nothing has to be kept: Spark computes it
+of the epoch's rows. A row_number() could be kept as state, too (ranks.py), and so could a group:
+they are only if EMIT ON UPDATE or EMIT CHANGES asks for it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from lamina.pipeline.blocks import calls_aggregate, keeps_state
+from lamina.pipeline.aggregates import REFUSED
+from lamina.pipeline.blocks import calls_aggregate, calls_any, keeps_state
 from lamina.pipeline.expressions import Words
 from lamina.pipeline.keys import SESSIONS, is_window, read_keys
 from lamina.pipeline.model import DeclaredSource, Emit, Stream
@@ -50,36 +52,64 @@ class _Windows:
         return self._known[name]
 
     def _looked_at(self, stream: Stream) -> Stream:
-        if "OVER" not in stream.select.upper():
+        if not self._may_be_whole(stream):
             return stream
         select = read_select(stream, self.file)
-        if not select.overs:
+        if not select.overs and not keeps_state(select):
             return stream
         if stream.emit not in (Emit.ON_UPDATE, Emit.CHANGES) and self._is_whole(select):
             return replace(stream, whole=True, emit=None, top=None)
-        if stream.block_of and stream.emit is None and select.ranked is not None:
-            emit = Emit.CHANGES if self._feeds_groups(stream.name) else Emit.ON_UPDATE
+        if stream.block_of and stream.emit is None and keeps_state(select) and not select.distinct:
+            emit = Emit.CHANGES if self._feeds_groups(stream) else Emit.ON_UPDATE
             return replace(stream, emit=emit)
         return stream
 
-    def _feeds_groups(self, name: str) -> bool:
+    def _may_be_whole(self, stream: Stream) -> bool:
+        """A stream over sources alone is read when it is checked: errors come then."""
+        text = stream.select.lower()
+        if "over" in text or stream.block_of:
+            return True
+        others = (name.lower() for name in self.streams if name != stream.name)
+        return "group" in text and (text.count("select") > 1 or any(n in text for n in others))
+
+    def _feeds_groups(self, block: Stream) -> bool:
         """Whether something that keeps state reads it: then it has to know what is taken back."""
         for each in self.streams.values():
+            if not block.block_of or block.block_of not in (each.name, each.block_of):
+                continue  # nothing else knows its name
             select = read_select(each, self.file)
-            if name in select.reads and (keeps_state(select) or self._feeds_groups(each.name)):
+            if block.name in select.reads and self._takes_changes(each, select):
                 return True
         return False
 
+    def _takes_changes(self, reader: Stream, select: Select) -> bool:
+        joins_streams = reader.join is not None and not reader.join.is_table
+        return joins_streams or keeps_state(select) or self._feeds_groups(reader)
+
     def _is_whole(self, select: Select) -> bool:
-        if select.keys or select.having or select.distinct or calls_aggregate(select):
-            return False
         names = [self._named.get(each.lower()) for each in select.reads]
-        if len(names) != 1 or names[0] is None:
+        if len(names) != 1 or names[0] is None or select.distinct:
+            return False
+        if select.keys:
+            return self._has_whole_groups(select, names[0])
+        if select.having or calls_aggregate(select):
             return False
         return all(
             any(self._is_window(select, names[0], words) for words in over.partition)
             for over in select.overs
         )
+
+    def _has_whole_groups(self, select: Select, name: str) -> bool:
+        """Whether GROUP BY has a closed window, and Spark knows all that is computed of a group.
+
+        With ROLLUP and the like some groups would be of several windows.
+        """
+        keys = read_keys(select, ())
+        if select.overs or select.grouping.sets or any(key.is_window for key in keys):
+            return False
+        if calls_any(select, (*select.own, *REFUSED)):
+            return False
+        return any(self._is_window(select, name, key.words) for key in keys)
 
     def _is_window(self, select: Select, name: str, words: Words) -> bool:
         """Whether an expression over *name* says which closed window a row is of."""

@@ -131,7 +131,7 @@ def refused_type(kind: DataType) -> str | None:
 
 def check_rows(frame: DataFrame, select: Select) -> None:
     """Of a stream without aggregates: each row stands for itself, or is of a whole window."""
-    known = (*_ROWS, "Window") if select.is_whole else _ROWS
+    known = (*_ROWS, "Window", "Aggregate") if select.is_whole else _ROWS
     for node in AnalysedPlan(frame).spine():
         if node not in known:
             raise select.script.bad(

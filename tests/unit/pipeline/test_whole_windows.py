@@ -1,4 +1,4 @@
-"""Window functions over closed windows: which are, and what is said of those that are not."""
+"""Groups and window functions over closed windows: which are, and what is said of others."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from lamina.errors import BadPipeline
 from lamina.pipeline import check_pipeline, parse_pipeline
+from lamina.pipeline.model import Emit
 from lamina.pipeline.select import read_select
 
 HEAD = """CREATE SOURCE t (k STRING, a INT, ts TIMESTAMP) USING json OPTIONS (path 'in')
@@ -92,3 +93,52 @@ def test_others_would_need_rows_of_other_epochs(query: str, said: str) -> None:
 def test_ranks_that_emit_on_update_are_kept_as_state() -> None:
     query = f"SELECT k FROM ({ROWS}) QUALIFY row_number() OVER (PARTITION BY at ORDER BY n) = 1"
     assert not over(f"{query} EMIT ON UPDATE")
+
+
+def emits(query: str) -> list[tuple[bool, Emit | None]]:
+    """Of each block of a query: whether it is over whole windows, and when its rows come out."""
+    pipeline = parse_pipeline(HEAD + query + TAIL, {}, file="p.sql")
+    check_pipeline(pipeline, file="p.sql")
+    blocks = [each for each in pipeline.streams.values() if each.name.split(".")[0] == "s"]
+    return [(read_select(each, "p.sql").is_whole, each.emit) for each in blocks]
+
+
+CLOSED = (False, Emit.ON_WINDOW_CLOSE)
+WHOLE = (True, None)
+
+
+@pytest.mark.parametrize("emit", ["", " EMIT ON WINDOW CLOSE"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT at, max(n) AS n FROM ({ROWS}) GROUP BY at",
+        f"SELECT ends, at, median(n) AS n FROM ({ROWS}) q GROUP BY q.at, q.ends HAVING max(n) > 1",
+        f"SELECT ends AS e, max(n) AS n FROM ({ROWS}) GROUP BY e",
+        f"SELECT ends, count(*) AS n FROM ({ROWS}) GROUP BY ALL",
+    ],
+)
+def test_groups_by_a_closed_window_are_whole(query: str, emit: str) -> None:
+    assert emits(query + emit) == [CLOSED, WHOLE]
+
+
+def test_groups_over_groups_of_a_window_are_whole_too() -> None:
+    inner = f"SELECT at, k, max(n) AS n FROM ({ROWS}) GROUP BY at, k"
+    assert emits(f"SELECT at, sum(n) AS n FROM ({inner}) GROUP BY at") == [CLOSED, WHOLE, WHOLE]
+
+
+@pytest.mark.parametrize(
+    ("query", "emit"),
+    [
+        (f"SELECT k, max(n) AS n FROM ({ROWS}) GROUP BY k", Emit.ON_UPDATE),
+        (f"SELECT date(at) AS d, max(n) AS n FROM ({ROWS}) GROUP BY date(at)", Emit.ON_UPDATE),
+        (f"SELECT at, max(n) AS n FROM ({ROWS}) GROUP BY at", Emit.CHANGES),
+        (f"SELECT at, k, max(n) AS n FROM ({ROWS}) GROUP BY ROLLUP(at, k)", Emit.ON_UPDATE),
+    ],
+)
+def test_other_groups_are_kept_as_state(query: str, emit: Emit) -> None:
+    assert emits(f"{query} EMIT {emit.value.upper()}") == [CLOSED, (False, emit)]
+
+
+def test_the_first_of_a_closed_window_is_still_a_guess() -> None:
+    with pytest.raises(BadPipeline, match="without a window is never complete"):
+        emits(f"SELECT at, first(n) AS n FROM ({ROWS}) GROUP BY at")
