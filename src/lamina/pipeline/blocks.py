@@ -24,12 +24,14 @@ from lamina.pipeline.keys import Names, read_keys
 from lamina.pipeline.lateness import split_lateness
 from lamina.pipeline.model import NOWHERE, START, Emit, Lateness, Stream
 from lamina.pipeline.ranks import limit_in
+from lamina.pipeline.refused_words import REFUSED
 from lamina.pipeline.select import Select, block_name, read_select, reads_of
 from lamina.pipeline.subqueries import joins_of, read_subqueries, without
 from lamina.pipeline.table_joins import check_ttl, with_table
 from lamina.pipeline.tokens import Script, read_script
 from lamina.pipeline.variables import within
 
+_SETS = ("EXCEPT", "INTERSECT", "MINUS")
 _DEPTH_MAX = 50
 """Of queries in queries."""
 
@@ -245,6 +247,13 @@ def _parts(script: Script, words: Words) -> list[Words]:
     """What UNION ALL puts together."""
     found, start = list[Words](), 0
     for index, word in enumerate(words):
+        if word.upper in _SETS and sign(words, index + 1) in ("SELECT", "ALL", "DISTINCT"):
+            raise script.bad(
+                f"{word.upper} of two streams: {REFUSED[word.upper]}",
+                word,
+                "Write LEFT SEMI JOIN for INTERSECT and LEFT ANTI JOIN for EXCEPT, with bounds of "
+                "time: a row then comes out when no partner can come any more",
+            )
         if word.upper != "UNION" or word.depth != words[0].depth or after_dot(words, index):
             continue
         if sign(words, index - 1) in ("AS", "SELECT", ",") or sign(words, index + 1) in (",", ")"):

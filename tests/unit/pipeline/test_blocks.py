@@ -199,3 +199,11 @@ def test_a_variable_belongs_to_the_block_it_stands_in() -> None:
     query = "SELECT k FROM (SELECT k FROM t WHERE k = '${ONE}') WHERE k <> '${TWO}'"
     pipeline = parse_pipeline(HEAD + query + TAIL, {"ONE": "1", "TWO": "2"}, file="p.sql")
     assert pipeline.streams["s.subquery"].variables == {"ONE": "1"}
+
+
+@pytest.mark.parametrize("word", ["EXCEPT", "INTERSECT", "EXCEPT ALL", "MINUS"])
+def test_other_sets_of_two_queries_are_refused_with_the_joins_that_do_it(word: str) -> None:
+    with pytest.raises(BadPipeline, match=rf"{word.split()[0]} of two streams: a row that") as said:
+        parsed(f"SELECT a FROM t {word} SELECT b FROM u")
+    assert "LEFT SEMI JOIN" in said.value.advice
+    assert blocks("SELECT * EXCEPT (a) FROM (SELECT * FROM t)")

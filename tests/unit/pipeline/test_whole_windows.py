@@ -142,3 +142,15 @@ def test_other_groups_are_kept_as_state(query: str, emit: Emit) -> None:
 def test_the_first_of_a_closed_window_is_still_a_guess() -> None:
     with pytest.raises(BadPipeline, match="without a window is never complete"):
         emits(f"SELECT at, first(n) AS n FROM ({ROWS}) GROUP BY at")
+
+
+def test_a_rollup_of_closed_windows_is_not_whole() -> None:
+    """The row of all windows would be of those that close in one epoch."""
+    with pytest.raises(BadPipeline, match="without a window is never complete"):
+        emits(f"SELECT at, max(n) AS n FROM ({ROWS}) GROUP BY ROLLUP(at)")
+
+
+@pytest.mark.parametrize("key", ["k", "n", "date(at)", "at + INTERVAL 1 DAY"])
+def test_groups_without_the_window_are_never_complete(key: str) -> None:
+    with pytest.raises(BadPipeline, match="without a window is never complete"):
+        emits(f"SELECT {key} AS key, max(n) AS n FROM ({ROWS}) GROUP BY {key}")
