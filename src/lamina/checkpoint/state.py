@@ -79,7 +79,8 @@ def save(
     for name, operator in sorted(operators.items()):
         lists[name] = found = _Lists()
         for number, partition in enumerate(operator.partitions):
-            as_files = _as_files(_grounded(partition, folder), operator.stored, folder)
+            grounded = _grounded(partition, operator.stored, folder)
+            as_files = _as_files(grounded, operator.stored, folder)
             found.partitions[number] = as_files
             found.listed[number] = [leaf for run in as_files.runs for leaf in run.leaves]
             uploads += _missing(name, number, as_files, operator.stored)
@@ -150,21 +151,29 @@ def range_of_ranks(ranks: tuple[int, int]) -> SlotRange:
     return SlotRange(ranks[0] << 56, ((ranks[1] + 1) << 56) - 1)
 
 
-def _grounded(partition: StatePartition, folder: RunFolder) -> StatePartition:
+def _grounded(
+    partition: StatePartition, stored: Mapping[str, Entry], folder: RunFolder
+) -> StatePartition:
     """The same list with every run above the oldest one standing on it wholly.
 
     After a rescale the oldest layer may have gaps, where partitions were empty. A delta above a gap
-    would have nothing below it with the next P, so it becomes one with the oldest.
+    would have nothing below it with the next P, so it becomes one with the oldest. And a run that
+    the store has as a delta may be the oldest now, if all below it has expired: it is made anew.
     """
-    if not partition.runs:
-        return partition
-    held = sorted((leaf.within.first, leaf.within.last) for leaf in partition.runs[0].leaves)
-    gaps = [
+    while partition.runs and (ungrounded := _ungrounded(partition, stored)):
+        partition = compact_runs(partition, range(ungrounded[-1] + 1), folder)
+    return partition
+
+
+def _ungrounded(partition: StatePartition, stored: Mapping[str, Entry]) -> list[int]:
+    oldest = partition.runs[0].leaves
+    held = sorted((leaf.within.first, leaf.within.last) for leaf in oldest)
+    kinds = {stored[leaf.name].kind for leaf in oldest if leaf.name in stored}
+    return [0] * ("delta" in kinds) + [
         index
         for index, run in enumerate(partition.runs)
         if not all(_is_held(leaf.within.cut(partition.within), held) for leaf in run.leaves)
     ]
-    return compact_runs(partition, range(gaps[-1] + 1), folder) if gaps else partition
 
 
 def _is_held(within: SlotRange, held: Iterable[tuple[int, int]]) -> bool:

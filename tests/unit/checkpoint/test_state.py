@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from lamina.checkpoint import Checkpointer, plan_gc, run_gc, verify
+from lamina.checkpoint import Checkpointer, plan_gc, run_gc, saving, verify
 from lamina.checkpoint import state as checkpoint_state
 from lamina.embedded import EmbeddedStore
 from lamina.embedded.snapshot import load_snapshot
@@ -313,3 +314,32 @@ def spoil(objects: MemoryStore, key: str, loss: str) -> None:
         objects.put(key, data[: len(data) // 2] + b"!" + data[len(data) // 2 + 1 :])
     else:
         objects.put(key, data[:-1])
+
+
+def test_a_delta_whose_base_has_gone_is_saved_as_a_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store has it as a delta, and nothing is below it any more: no manifest may say so."""
+    with opened(tmp_path, MemoryStore(), partitions=1) as store:
+        table = store.table("t", KEY, VALUE)
+        for written in (dict.fromkeys(range(100), 0), {1: 1}):
+            table.write(rows(written))
+            store.commit()
+            store.checkpoint()
+        assert [each.kind for each in entries(manifest_of(store))] == ["snap", "delta"]
+        save = checkpoint_state.save
+
+        def without_the_oldest(
+            checkpointer: Any, begin: Any, operators: dict[str, Any], *rest: Any, **named: Any
+        ) -> Any:
+            (state,) = operators.values()
+            (partition,) = state.partitions
+            less = state.with_partition(0, partition.with_runs(partition.runs[1:]))
+            return save(checkpointer, begin, {"t": less}, *rest, **named)
+
+        monkeypatch.setattr(saving, "save", without_the_oldest)
+        table.write(rows({2: 2}))
+        store.commit()
+        store.checkpoint()
+        assert next(iter(entries(manifest_of(store)))).kind == "snap"
+        assert verify(store._checkpointer).ok
