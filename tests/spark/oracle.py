@@ -49,6 +49,12 @@ SELECT s.id, s.price, max_by(b.price, b.ts) AS bought
 FROM orders s LEFT JOIN orders b ON b.side = 'buy' AND b.symbol = s.symbol AND b.ts <= s.ts
 WHERE s.side = 'sell' AND (s.symbol IS NULL OR
       s.ts < (SELECT max(ts) FROM orders) - INTERVAL {DELAY_S} SECONDS) GROUP BY s.id, s.price""",
+    "answered": f"""
+SELECT b.id, b.symbol, s.id AS sale FROM orders b
+LEFT JOIN (SELECT * FROM orders WHERE side <> 'buy') s ON b.symbol = s.symbol
+  AND s.ts BETWEEN b.ts AND b.ts + INTERVAL 20 SECONDS AND s.price < b.price
+WHERE b.side = 'buy' AND (s.id IS NOT NULL OR b.symbol IS NULL OR
+  b.ts + INTERVAL 20 SECONDS < (SELECT max(ts) FROM orders) - INTERVAL {DELAY_S} SECONDS)""",
 }
 DUCK_BARS = f"""
 CREATE TABLE closing AS  -- the watermark that each epoch applies: that of the rows before it
@@ -86,6 +92,21 @@ SELECT * FROM (
   FROM (SELECT * FROM orders WHERE side = 'sell') s
   ASOF LEFT JOIN (SELECT * FROM orders WHERE side = 'buy') b
     ON s.symbol = b.symbol AND s.ts >= b.ts) WHERE epoch IS NOT NULL""",
+    # a pair with its second row; who has none, when the watermark has passed the last that could be
+    "answered": """
+WITH pairs AS (
+  SELECT greatest(b.epoch, s.epoch) AS epoch, b.id, b.symbol, s.id AS sale
+  FROM orders b JOIN orders s ON b.symbol = s.symbol AND s.price < b.price
+    AND s.ts BETWEEN b.ts AND b.ts + INTERVAL 20 SECOND
+  WHERE b.side = 'buy' AND s.side <> 'buy'), alone AS (
+  SELECT * FROM orders b WHERE side = 'buy' AND NOT EXISTS (FROM pairs p WHERE p.id = b.id))
+SELECT * FROM pairs
+UNION ALL
+SELECT epoch, id, symbol, NULL AS sale FROM alone WHERE symbol IS NULL
+UNION ALL
+SELECT greatest(a.epoch, min(c.epoch)) AS epoch, a.id, a.symbol, NULL AS sale
+FROM alone a JOIN closing c ON c.watermark > a.ts + INTERVAL 20 SECOND
+WHERE a.symbol IS NOT NULL GROUP BY a.epoch, a.id, a.symbol""",
 }
 
 
