@@ -1,5 +1,5 @@
 """Joins of two streams against Structured Streaming with RocksDB, and as what they keep grows;
-change data capture against pg_recvlogical.
+change data capture against pg_recvlogical; joins with a table against a batch of plain Spark.
 
 python benchmarks/joins.py            the numbers of docs/benchmarks.md
 python benchmarks/joins.py --quick    the same shape with smaller sizes
@@ -29,6 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users have it
 from report import Number, run
 from sql_contenders import Native, Stream, in_turns, ratio, told
+from table_joins import TableRows, table_joins
 
 from tests.servers import postgres, postgres_missing
 
@@ -48,6 +49,7 @@ class Sizes:
     few: int
     probes: int  # rows of an epoch then
     changes: int  # of a table
+    table_rows: TableRows
 
 
 SCALES = {
@@ -59,11 +61,28 @@ SCALES = {
         few=100_000,
         probes=50_000,
         changes=1_000_000,
+        table_rows=TableRows(1_000_000, 10_000, small=500_000, large=4_000_000),
     ),
     "quick": Sizes(
-        rows=50_000, rounds=5, warm=11, many=1_000_000, few=50_000, probes=20_000, changes=200_000
+        rows=50_000,
+        rounds=5,
+        warm=11,
+        many=1_000_000,
+        few=50_000,
+        probes=20_000,
+        changes=200_000,
+        table_rows=TableRows(500_000, 10_000, small=200_000, large=2_000_000),
     ),
-    "tiny": Sizes(rows=500, rounds=1, warm=1, many=2_000, few=500, probes=200, changes=2_000),
+    "tiny": Sizes(
+        rows=500,
+        rounds=1,
+        warm=1,
+        many=2_000,
+        few=500,
+        probes=200,
+        changes=2_000,
+        table_rows=TableRows(500, 100, small=100, large=200),
+    ),
 }
 
 
@@ -83,6 +102,7 @@ def measured(sizes: Sizes, folder: Path) -> Iterator[Number]:
         for kind in ("inner", "left"):
             yield _against_native(spark, folder / kind, sizes, kind)
         yield _growth(spark, folder / "growth", sizes)
+        yield from table_joins(spark, folder / "tables", sizes.table_rows, sizes.rounds)
 
 
 def _query(kind: str, seconds: int) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
+from typing import Protocol
 
 import pyarrow.parquet as pq
 from engine_contenders import FILE_SYSTEM, QUERY_STOPS_S, ROCKSDB
@@ -23,20 +24,33 @@ Query = Callable[[DataFrame], DataFrame]
 Seconds = dict[str, list[float]]
 
 
+class Contender(Protocol):
+    def epoch(self, file: Path) -> float:
+        """Take a file; the seconds that it took."""
+        ...
+
+
 class Stream:
     """A stream of ours over the files of a source, which *source* declares up to USING.
 
-    Its sink writes Parquet.
+    Its sink writes Parquet. *tables* are the statements of tables that it is joined with.
     """
 
     def __init__(
-        self, spark: SparkSession, folder: Path, source: str, text: str, *, mark: str = ""
+        self,
+        spark: SparkSession,
+        folder: Path,
+        source: str,
+        text: str,
+        *,
+        mark: str = "",
+        tables: str = "",
     ) -> None:
         self.out = folder / "out"
         self._in = _made(folder / "in")
         pipeline = parse_pipeline(
             f"CREATE SOURCE {source} USING parquet OPTIONS (path 'in') {mark};\n"
-            f"CREATE STREAM s AS {text};\n"
+            f"{tables}CREATE STREAM s AS {text};\n"
             "CREATE SINK o FROM s USING parquet OPTIONS (path 'out');",
             file="benchmark",
         )
@@ -102,7 +116,7 @@ class Native:
 
 
 def in_turns(
-    contenders: dict[str, Stream | Native] | dict[str, Stream],
+    contenders: Mapping[str, Contender],
     warm: Sequence[Path],
     timed: Sequence[Path],
 ) -> Seconds:

@@ -71,6 +71,9 @@ KEYS = {
         "cdc_rows_per_s",
         "cdc_vs_recvlogical",
         "cdc_remembered_ratio",
+        "table_join_ratio",
+        "table_by_key_small",
+        "table_by_key_large",
     },
 }
 NEEDS = dict.fromkeys(("engine", "cold", "connectors", "sql", "joins"), "pyspark")

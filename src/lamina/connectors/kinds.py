@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from lamina.connectors.spark_source import MakeStep, SparkSource
@@ -137,6 +138,7 @@ class TableContext:
     given: Given
     scratch: Path | None = None  # a folder of its own that tasks see; it need not survive
     spark: SparkSession | None = None  # for tables that Spark reads
+    columns: pa.Schema | None = None  # as declared, for tables that the driver reads
 
     @property
     def of(self) -> DeclaredTable:

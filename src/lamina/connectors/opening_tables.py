@@ -17,6 +17,7 @@ from lamina.pipeline.model import DeclaredTable, Pipeline
 from lamina.pipeline.tokens import bad_at
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from lamina.engine.ports import Table
@@ -32,15 +33,22 @@ def check_table(table: DeclaredTable, folder: Path, *, file: str = "pipeline") -
 
 
 def open_tables(
-    pipeline: Pipeline, folder: Path, *, home: Path, spark: SparkSession, file: str = "pipeline"
+    pipeline: Pipeline,
+    folder: Path,
+    *,
+    home: Path,
+    spark: SparkSession,
+    columns: Mapping[str, pa.Schema],
+    file: str = "pipeline",
 ) -> dict[str, Table]:
-    """All of them, by name; *home* takes the copies that tasks read."""
+    """All of them, by name; *home* takes the copies that tasks read, *columns* are by table."""
     return {
         table.name: _kind(table, file).open(
             replace(
                 check_table(table, folder, file=file),
                 scratch=home.absolute() / journal_folder(table.name),
                 spark=spark,
+                columns=columns[table.name],
             )
         )
         for table in pipeline.tables.values()

@@ -27,6 +27,9 @@ TABLES = {
     "parquet": "lamina.connectors.tables.file_kinds:PARQUET",
     "csv": "lamina.connectors.tables.file_kinds:CSV",
     "json": "lamina.connectors.tables.file_kinds:JSON",
+    "delta": "lamina.connectors.tables.delta_kind:DELTA",
+    "iceberg": "lamina.connectors.tables.iceberg_kind:ICEBERG",
+    "postgres": "lamina.connectors.tables.postgres_kind:POSTGRES",
 }
 SINKS = {
     "parquet": "lamina.connectors.parquet:PARQUET",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from lamina.connectors.kinds import DeclaredOption, Given, OptionType
-from lamina.connectors.options import bad_option, option_of
-from lamina.pipeline.model import DeclaredSink, DeclaredSource, Option
+from lamina.connectors.options import Declared, bad_option, option_of
+from lamina.pipeline.model import DeclaredSource, Option
 from lamina.store.address import Address
 
 _S3, _GS, _AZ = ("s3",), ("gs",), ("az", "abfs", "abfss")
@@ -33,7 +33,7 @@ STORE_OPTIONS = (
 )
 
 
-def check_store_options(of: DeclaredSource | DeclaredSink, given: Given, place: str) -> None:
+def check_store_options(of: Declared, given: Given, place: str) -> None:
     """BadPipeline at the first that the address *place* has no use for; so has any folder."""
     where = given.place(place)
     scheme = Address.parse(where).scheme if isinstance(where, str) else ""
@@ -47,7 +47,7 @@ def check_store_options(of: DeclaredSource | DeclaredSink, given: Given, place: 
         _check_endpoint(of, given)
 
 
-def _check_endpoint(of: DeclaredSource | DeclaredSink, given: Given) -> None:
+def _check_endpoint(of: Declared, given: Given) -> None:
     if not given.text("endpoint").lower().startswith(("http://", "https://")):
         option = option_of(of, "endpoint")
         written = option.written if option else ""

@@ -5,7 +5,7 @@ Measured with benchmarks/joins.py (docs/benchmarks.md).
 
 from __future__ import annotations
 
-SENT_WHOLE_MAX = 64 << 20
+SENT_WHOLE_MAX = 32 << 20
 """Bytes of a table, without compression, up to which it is sent to every task."""
 
 

@@ -61,7 +61,7 @@ class TableVersion:
     size: int = 0  # bytes, without compression
     files: tuple[str, ...] = ()  # Parquet, for tasks; they do not change
     metadata: Mapping[str, str] = field(default_factory=dict)  # beside the identity, for people
-    rises: str = ""  # of the identity: a number that only rises, if there is one
+    rises: str = ""  # of identity or metadata: a number that only rises, if there is one
     notes: tuple[str, ...] = ()
 
 

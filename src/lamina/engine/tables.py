@@ -60,19 +60,17 @@ class Tables:
             return version
         said = ", ".join(f"{key} {value}" for key, value in version.identity.items())
         note = f"the table {version.table!r} has changed: {version.rows} rows ({said[:200]})"
-        if _has_gone_back(last.offsets, version):
-            old = last.offsets[version.rises]
-            note = f"the table {version.table!r} has gone back: it was at {version.rises} {old}"
-            note += f", and is at {version.identity[version.rises]}"
+        old = {**last.metadata, **last.offsets}
+        new = {**version.metadata, **version.identity}
+        if _has_gone_back(old.get(version.rises), new.get(version.rises)):
+            note = f"the table {version.table!r} has gone back: it was at {version.rises} "
+            note += f"{old[version.rises]}, and is at {new[version.rises]}"
         return replace(version, notes=(*version.notes, note))
 
 
-def _has_gone_back(last: Mapping[str, str], version: TableVersion) -> bool:
+def _has_gone_back(old: str | None, new: str | None) -> bool:
     """Whether a number that only rises has fallen: the table was restored, or is another one."""
-    key = version.rises
-    if not key or key not in last:
-        return False
-    return place_of(version.identity[key]) < place_of(last[key])
+    return old is not None and new is not None and place_of(new) < place_of(old)
 
 
 def place_of(text: str) -> int:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from lamina.clock import Clock, SystemClock
 from lamina.connectors.opening import (
@@ -24,6 +26,7 @@ from lamina.engine.checked_code import check_code
 from lamina.engine.engine import Engine
 from lamina.engine.opening import open_engine
 from lamina.engine.plans import FailPoint
+from lamina.engine.ports import Table
 from lamina.errors import UsageError
 from lamina.pipeline.checks import check_pipeline, order
 from lamina.pipeline.model import Pipeline
@@ -34,7 +37,7 @@ from lamina.running.settings import RunSettings
 from lamina.spark.compiling import compile_pipeline
 from lamina.spark.failures import spark_errors
 from lamina.spark.frames import own_session
-from lamina.spark.internals import ArrowStep, active
+from lamina.spark.internals import ArrowStep, active, arrow_schema, empty_frame
 from lamina.spark.jars import check_classes
 from lamina.spark.preflight import preflight
 from lamina.spark.runner import RESULTS, SparkRunner, pinned
@@ -157,12 +160,13 @@ def open_pipeline(
         for source in sources.values():
             if isinstance(source, Probed):
                 source.probe(own)
-        views = TableViews(own, declare_tables(own, pipeline.tables.values()))
+        declared = declare_tables(own, pipeline.tables.values())
+        views = TableViews(own, declared)
         preflight(own, space, partitions=wanted.engine.partitions, clock=clock)
     sinks = open_sinks(
         pipeline, folder, home=wanted.home, file=file, out=wanted.out, outputs=plan.outputs
     )
-    opened = open_tables(pipeline, folder, home=wanted.home, spark=own, file=file)
+    opened = _open_tables(pipeline, wanted, own, declared)
     times = {s.name: s.watermark.column for s in pipeline.sources.values() if s.watermark}
     try:
         return open_engine(
@@ -171,7 +175,7 @@ def open_pipeline(
             store=open_store(wanted.store),
             runner=SparkRunner(own, streams, sources, times, stamps_of(pipeline), tables=views),
             sources=sources,
-            tables={name: SparkTable(each) for name, each in opened.items()},
+            tables=opened,
             sinks=sinks,
             settings=wanted.engine,
             recovery=wanted.recovery,
@@ -183,3 +187,14 @@ def open_pipeline(
         close_sinks(sinks)
         close_tables(opened)
         raise
+
+
+def _open_tables(
+    pipeline: Pipeline, wanted: RunSettings, own: SparkSession, declared: Mapping[str, StructType]
+) -> dict[str, Table]:
+    """The tables of a pipeline; *declared* are their columns."""
+    columns = {name: arrow_schema(empty_frame(own, each)) for name, each in declared.items()}
+    opened = open_tables(
+        pipeline, wanted.folder, home=wanted.home, spark=own, columns=columns, file=wanted.file
+    )
+    return {name: SparkTable(each) for name, each in opened.items()}

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from lamina.connectors.keyed import writing_of
 from lamina.connectors.keyed_options import KEYS, MODE, ORDER_BY
 from lamina.connectors.kinds import DeclaredOption, Extra, Given, OptionType, SinkContext, SinkKind
-from lamina.connectors.options import bad_option, check_secret, option_of
+from lamina.connectors.options import Declared, bad_option, check_secret, option_of
 from lamina.engine.ports import Sink
-from lamina.pipeline.model import DeclaredSink
 
 if TYPE_CHECKING:
     from lamina.connectors.iceberg.catalog import TableAddress
@@ -30,7 +29,7 @@ _PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 _IN_PATHS = frozenset("/\\?#")  # a table's name is part of the addresses of its files
 
 
-def table_name(sink: DeclaredSink, given: Given) -> tuple[str, ...]:
+def table_name(sink: Declared, given: Given) -> tuple[str, ...]:
     """Namespace and name. BadPipeline if there are no such two."""
     text = given.text("table")
     parts = [(quoted.replace("``", "`") or plain).strip() for quoted, plain in _PART.findall(text)]
@@ -45,7 +44,7 @@ def table_name(sink: DeclaredSink, given: Given) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def address_of(sink: DeclaredSink, given: Given) -> TableAddress:
+def address_of(sink: Declared, given: Given) -> TableAddress:
     from lamina.connectors.iceberg.catalog import TableAddress  # noqa: PLC0415  an extra
 
     properties = _properties(given)
@@ -96,7 +95,7 @@ def _secrets(properties: Mapping[str, str]) -> list[str]:
     return [*found, password["password"]] if password else found
 
 
-def _check(sink: DeclaredSink, given: Given) -> None:
+def check_catalog(sink: Declared, given: Given) -> None:
     table_name(sink, given)
     for name in given.further:
         option = option_of(sink, name)
@@ -106,13 +105,13 @@ def _check(sink: DeclaredSink, given: Given) -> None:
     (_check_sql if given.text("catalog") == "sql" else _check_rest)(sink, given)
 
 
-def _check_rest(sink: DeclaredSink, given: Given) -> None:
+def _check_rest(sink: Declared, given: Given) -> None:
     if not re.match(r"https?://.", given.further.get(URI, "")):
         advice = f"Write OPTIONS ({URI} 'https://...'), the address of the REST catalog"
         raise bad_option(sink, f"has no {URI} of a REST catalog", given.file, advice)
 
 
-def _check_sql(sink: DeclaredSink, given: Given) -> None:
+def _check_sql(sink: Declared, given: Given) -> None:
     warehouse, uri = given.further.get(WAREHOUSE, ""), given.further.get(URI, "")
     if not warehouse:
         advice = f"Write OPTIONS ({WAREHOUSE} 'a/folder'), or 's3://bucket/prefix'"
@@ -183,6 +182,6 @@ ICEBERG = SinkKind(
     },
     further="`catalog.*`: properties of pyiceberg's catalog and file system, as `catalog.uri`",
     further_prefix=PREFIX,
-    check=_check,
+    check=check_catalog,
     extra=Extra("iceberg", ("pyiceberg", "sqlalchemy", "requests")),
 )

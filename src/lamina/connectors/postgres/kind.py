@@ -13,8 +13,8 @@ from lamina.connectors.kinds import (
     SinkContext,
     SinkKind,
 )
-from lamina.connectors.options import bad_option
-from lamina.pipeline.model import DeclaredSink, DeclaredSource
+from lamina.connectors.options import Declared, bad_option
+from lamina.pipeline.model import DeclaredSink
 
 if TYPE_CHECKING:
     from lamina.engine.ports import Sink
@@ -32,7 +32,7 @@ def _open(context: SinkContext) -> Sink:
     return open_sink(context)
 
 
-def check_names(of: DeclaredSink | DeclaredSource, given: Given) -> None:
+def check_names(of: Declared, given: Given) -> None:
     """BadPipeline if a name cannot be what the user means."""
     for option in ("table", "schema"):
         name = given.text(option)

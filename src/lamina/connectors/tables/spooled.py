@@ -67,12 +67,18 @@ class SpooledTable(Generic[Look]):
     """A table of the pipeline: the versions that a reader finds."""
 
     def __init__(
-        self, context: TableContext, reader: Reader[Look], *, clock: Clock | None = None
+        self,
+        context: TableContext,
+        reader: Reader[Look],
+        *,
+        clock: Clock | None = None,
+        refresh_us: int = 0,
     ) -> None:
+        """*refresh_us* counts if the pipeline says nothing of it."""
         assert context.scratch is not None, "a table is opened in a home"
         self._table = context.table
         self._keys = check_keys(context)
-        self._refresh_s = (context.given.microseconds(REFRESH.name) or 0) / 1e6
+        self._refresh_s = (context.given.microseconds(REFRESH.name) or refresh_us) / 1e6
         self._folder = context.scratch
         self._reader = reader
         self._clock = clock or SystemClock()
