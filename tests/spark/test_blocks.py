@@ -247,9 +247,10 @@ SOURCES = {
     "clicks": "user STRING, page STRING, country STRING, ts TIMESTAMP",
     "requests": "user STRING, latency DOUBLE, ts TIMESTAMP",
     "sales": "country STRING, city STRING, amount DECIMAL(9,2), ts TIMESTAMP",
-    "orders": "id BIGINT, customer STRING, ts TIMESTAMP",
+    "orders": "id BIGINT, customer BIGINT, total DECIMAL(9,2), currency STRING, ts TIMESTAMP",
     "payments": "order_id BIGINT, amount DECIMAL(9,2), ts TIMESTAMP",
 }
+TABLES = {"customers": "id BIGINT, region STRING", "rates": "currency STRING, rate DECIMAL(9,4)"}
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
@@ -258,6 +259,11 @@ def test_an_example_of_the_page_compiles(spark: Any, example: str) -> None:
         f"CREATE SOURCE {name} ({columns}) USING json OPTIONS (path '{name}')"
         " WATERMARK ts DELAY OF INTERVAL 5 SECONDS;\n"
         for name, columns in SOURCES.items()
+        if re.search(rf"\b{name}\b", example)
+    )
+    sources += "".join(
+        f"CREATE TABLE {name} ({columns}) USING json OPTIONS (path '{name}');\n"
+        for name, columns in TABLES.items()
         if re.search(rf"\b{name}\b", example)
     )
     sources += "".join(
