@@ -98,7 +98,10 @@ def start(processes: Nursery, folder: Path, *more: str) -> Process:
 def live(process: Process, kinds: list[str], draw: random.Random, server: PostgresServer) -> None:
     """Until it is dead; the database's death is not its own."""
     while kinds:
-        event = process.until("epoch", "ended", "error")
+        events = [process.until("epoch", "ended", "error")]
+        if events[-1]["event"] == "epoch":  # so that there are states to see between two kills
+            events.append(process.until("epoch", "ended", "error"))
+        event = events[-1]
         if event["event"] != "epoch":
             # It was away when the process began: then nobody waits for it.
             assert event["error"]["kind"] == "StoreUnavailable", event
