@@ -1,6 +1,6 @@
 """Many epochs on one Spark: nothing grows that should not.
 
-By default 60 epochs; LAMINA_SOAK_EPOCHS=2000 is the long form.
+By default 100 epochs; LAMINA_SOAK_EPOCHS=2000 is the long form.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lamina.pipeline import parse_pipeline
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: lamina[spark]")
 
-EPOCHS = int(os.environ.get("LAMINA_SOAK_EPOCHS", "60"))
+EPOCHS = int(os.environ.get("LAMINA_SOAK_EPOCHS", "100"))
 ROWS = 60  # of an epoch: two minutes of trades
 EVERY = max(10, EPOCHS // 20)
 SQL = f"""
