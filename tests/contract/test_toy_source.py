@@ -92,14 +92,14 @@ def test_without_its_package_it_is_not_known(tmp_path: Path) -> None:
     (tmp_path / "p.sql").write_text(SQL.format(options="", out="out"))
     result = lamina("check", tmp_path / "p.sql", "--no-spark")
     assert "has the format 'toy', which is not known" in result.stderr
-    assert "json, csv, parquet, kafka, postgres_cdc, trades, nexmark" in result.stderr
+    assert "json, csv, parquet, kafka, postgres_cdc, mysql_cdc, trades, nexmark" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
         ("other", "tests.contract.toy_source:TOY", "two connectors are called 'toy'"),
-        ("other", "tests.contract.toy_source:BYTE", "a SourceKind or a SinkKind"),
+        ("other", "tests.contract.toy_source:BYTE", "a SourceKind, a SinkKind or a TableKind"),
         ("other", "tests.contract.toy_source:GONE", "cannot be loaded"),
         ("other", "no_such_module:X", "cannot be loaded"),
     ],
