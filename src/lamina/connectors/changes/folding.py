@@ -29,7 +29,8 @@ def fold(entries: pa.Table, keys: Sequence[str], cleared_at: int = NEVER) -> pa.
     sequence = entries[SEQUENCE].to_numpy()
     ordered = np.argsort(sequence)
     keyed = entries.select(keys).rename_columns(names).append_column("s", entries[SEQUENCE])
-    ends = keyed.group_by(names).aggregate([("s", "min"), ("s", "max")])
+    # In one thread: the rows are in the same order whenever the range is read.
+    ends = keyed.group_by(names, use_threads=False).aggregate([("s", "min"), ("s", "max")])
     first, last = (
         ordered[np.searchsorted(sequence, ends[each].to_numpy(), sorter=ordered)]
         for each in ("s_min", "s_max")
