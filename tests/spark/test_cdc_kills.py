@@ -86,7 +86,8 @@ def test_every_epoch_is_a_state_of_the_table_whatever_is_killed(
     wrong = [number for number, each in enumerate(versions) if each not in writer.states]
     assert not wrong, f"of {len(versions)} versions these are no state of the table: {wrong}"
     print(f"{writer.transactions} transactions, {len(set(versions))} states in the sink")
-    assert len(set(versions)) > 3
+    assert len(versions) > 3, "so many epochs were compared"
+    assert len(set(versions)) > 3 or KILLS < 10, "by chance few kills see only an empty table"
 
 
 def start(processes: Nursery, folder: Path, *more: str) -> Process:

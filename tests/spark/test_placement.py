@@ -306,7 +306,8 @@ def test_values_that_cannot_be_merged_are_refused_at_their_place(spark: Any, cal
 REFUSED_SHAPES = {
     "a view": ("SELECT symbol FROM regions", "no source or stream 'regions'"),
     "a table function": ("SELECT id FROM range(10)", "'('"),
-    "a subquery": ("SELECT k FROM t WHERE k IN (SELECT symbol FROM regions)", "that is a join"),
+    "a subquery": ("SELECT k FROM t WHERE k IN (SELECT symbol FROM regions)",
+                   "no source or stream 'regions'"),
     "an aggregate of the user": ("SELECT total(v) AS v FROM t", "of one epoch (Aggregate)"),
 }  # fmt: skip
 REFUSED_FINALS = {
