@@ -5,10 +5,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO_STAMP := $(VENV)/.demo-installed
 AZURITE := tests/servers/azurite
+GCS := tests/servers/gcs
 KAFKA := tests/servers/kafka_jars
 NUMBERS := docs/pictures/numbers.json
 
-.PHONY: demo test quick check unit mutants system azurite kafka bench pictures clean
+.PHONY: demo test quick check unit mutants system azurite gcs kafka bench pictures clean
 
 demo: $(DEMO_STAMP)
 	$(BIN)/lamina demo
@@ -21,7 +22,7 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-unit: $(STAMP) system azurite kafka
+unit: $(STAMP) system azurite gcs kafka
 	$(BIN)/python -m pytest -n auto --dist loadfile --durations=10
 
 # While you work: lint, types, everything that needs neither Spark nor a server, and one pipeline on Spark.
@@ -83,6 +84,12 @@ azurite:
 	@if command -v npm >/dev/null && [ ! -x $(AZURITE)/node_modules/.bin/azurite-blob ]; then \
 	  cd $(AZURITE) && npm ci --silent || echo "Azurite cannot be installed here: its tests are skipped"; fi
 
+# The emulator of Google Cloud Storage is built by Go from its module proxy, in a minute or two.
+gcs:
+	@if command -v go >/dev/null && [ ! -x $(GCS)/fake-gcs-server ]; then \
+	  GOBIN=$(CURDIR)/$(GCS) go install github.com/fsouza/fake-gcs-server@v1.56.1 2>/dev/null \
+	  || echo "fake-gcs-server cannot be built here: its tests are skipped"; fi
+
 # A real broker, and Spark's connector to it, from Maven Central; where they cannot be had the tests say so.
 kafka:
 	@for part in broker spark; do \
@@ -92,4 +99,4 @@ kafka:
 	  || echo "the jars of Kafka ($$part) cannot be had here: its tests are skipped"; done
 
 clean:
-	rm -rf $(VENV) $(AZURITE)/node_modules $(KAFKA)/broker $(KAFKA)/spark .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(AZURITE)/node_modules $(GCS) $(KAFKA)/broker $(KAFKA)/spark .mypy_cache .ruff_cache .hypothesis

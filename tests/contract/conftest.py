@@ -12,9 +12,12 @@ import pytest
 from lamina.store import LocalStore, MemoryStore, RemoteStore, Store, open_store
 from tests.servers import (
     AzureServer,
+    GcsServer,
     S3Server,
     azurite,
     azurite_missing,
+    gcs,
+    gcs_missing,
     ministack,
     rclone,
 )
@@ -26,6 +29,7 @@ BACKENDS = [
     pytest.param("ministack-raw", marks=pytest.mark.server),
     pytest.param("seaweedfs", marks=pytest.mark.server),
     pytest.param("azurite", marks=pytest.mark.server),
+    pytest.param("gcs", marks=pytest.mark.server),
 ]
 _corners = itertools.count()
 
@@ -46,7 +50,9 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
         return Backend(name, lambda: store)
     if name == "local":
         return Backend(name, lambda: LocalStore(tmp_path / "store"))
-    server: S3Server | AzureServer = request.getfixturevalue(f"{name.split('-')[0]}_server")
+    server: S3Server | AzureServer | GcsServer = request.getfixturevalue(
+        f"{name.split('-')[0]}_server"
+    )
     url, options = server.url(f"corner-{next(_corners)}"), server.options()
     if name.endswith("-raw"):
         return Backend(name, lambda: RemoteStore(url, **options))
@@ -75,4 +81,12 @@ def azurite_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureSe
     if reason := azurite_missing():
         pytest.skip(reason)
     with azurite(tmp_path_factory.mktemp("azurite")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
+    if reason := gcs_missing():
+        pytest.skip(reason)
+    with gcs(tmp_path_factory.mktemp("gcs")) as server:
         yield server

@@ -27,7 +27,7 @@ from lamina.store import Folder, ObjectInfo, RemoteStore, RetryPolicy, Store, op
 from lamina.store.base import KEY_BYTES_MAX
 from lamina.store.remote import SORTED_AT_ONCE_MAX
 from tests.contract.conftest import Backend
-from tests.servers import AzureServer, S3Server
+from tests.servers import AzureServer, GcsServer, S3Server
 
 KEYS_OUT_OF_TREE_ORDER = ["o/a b", "o/a-b", "o/a.b", "o/a/b", "o/a/c/d", "o/a0", "o/ab/x", "o/ü"]
 BAD_KEYS = [
@@ -407,9 +407,12 @@ def test_a_missing_bucket_is_not_taken_for_an_empty_one(ministack_server: S3Serv
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("scheme", ["s3", "az"])
-def test_a_server_that_is_gone_is_unavailable_after_the_budget(scheme: str) -> None:
-    server = S3Server(port=9) if scheme == "s3" else AzureServer(port=9)
+@pytest.mark.parametrize(
+    "server", [S3Server(9), AzureServer(9), GcsServer(9)], ids=["s3", "az", "gs"]
+)
+def test_a_server_that_is_gone_is_unavailable_after_the_budget(
+    server: S3Server | AzureServer | GcsServer,
+) -> None:
     policy = RetryPolicy(budget_seconds=0.3, first_wait_ms=50)
     with pytest.raises(StoreUnavailable, match=r"tried [0-9]+ times in 0\.[0-9] seconds"):
         open_store(server.url(), retry=policy, **server.options())

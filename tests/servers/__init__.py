@@ -1,17 +1,21 @@
 """Real servers on loopback for the contract suite: each a direct child, killed and reaped by id."""
 
 from tests.servers.azure import AzureServer, azurite, azurite_missing
+from tests.servers.gcs import GcsServer, gcs, gcs_missing
 from tests.servers.kafka import KafkaServer, kafka, kafka_missing
 from tests.servers.postgres import PostgresServer, postgres, postgres_missing
 from tests.servers.s3 import S3Server, ministack, rclone, seaweedfs, table_bucket
 
 __all__ = [
     "AzureServer",
+    "GcsServer",
     "KafkaServer",
     "PostgresServer",
     "S3Server",
     "azurite",
     "azurite_missing",
+    "gcs",
+    "gcs_missing",
     "kafka",
     "kafka_missing",
     "ministack",
