@@ -81,7 +81,8 @@ def judge_slot(generation: int, *, claiming: bool, mine: bool, theirs: Slot | No
 def claim_counts(sequence: int, listed: Iterable[int]) -> bool:
     """After the claim: by a new listing, is it the last piece? If not, look again and claim again.
 
-    While it is, the next number of everybody who came before is this one, or a claim before it.
+    A claim that does not count stays, too. Its maker cannot tell a hole from the end of the log
+    behind which somebody has claimed since: there, it is what a paused process would write next.
     """
     return max(listed, default=sequence) <= sequence
 
@@ -125,7 +126,8 @@ def is_leftover(generation: int, epoch: int, *, own: int, head: int) -> bool:
     """Whether an object that a task put is of an epoch that nobody will decide any more.
 
     Asked by generation *own* after its ADOPT of *head*, for what older ones were about to decide.
-    Objects of its own and of later generations are not its business: it may be fenced by now.
+    It may have been fenced without having noticed: objects of later generations above its head
+    are acknowledged epochs of theirs. So the name of every object says its generation.
     """
     return generation < own and epoch > head
 
