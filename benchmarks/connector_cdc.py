@@ -26,6 +26,7 @@ from lamina.engine.states import _change
 from lamina.pipeline.model import Column, DeclaredSource, Option
 from lamina.state.partition import Looked, StatePartition, look_up
 from lamina.state.run import run_of_batch
+from lamina.workspace.notes import LocalNotes
 from tests.servers import PostgresServer
 from tests.servers.postgres import ADMIN
 
@@ -141,7 +142,9 @@ class Bench:
         columns = tuple(Column(name, kind) for name, kind in COLUMNS.items())
         options = {name: Option.plain(str(value)) for name, value in given.items()}
         declared = DeclaredSource("s", columns, "postgres_cdc", options)
-        source = open_source(declared, Path(), home=self.folder / slot)
+        source = open_source(
+            declared, Path(), notes=LocalNotes(self.folder / slot), scratch=self.folder / slot
+        )
         assert isinstance(source, PostgresChanges)
         return source
 

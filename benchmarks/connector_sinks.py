@@ -23,6 +23,7 @@ from lamina.format.commit import Point
 from lamina.format.pipeline_record import Owner
 from lamina.pipeline.model import DeclaredSink, Option
 from lamina.workspace.model import Staged
+from lamina.workspace.notes import LocalNotes
 from lamina.workspace.staging import HomeStaged
 from tests.servers import KafkaServer, PostgresServer
 from tests.servers.postgres import ADMIN
@@ -65,7 +66,9 @@ class Bench:
     def open(self, format: str, **options: object) -> Sink:  # noqa: A002  the word of the file
         given = {name.replace("__", "."): Option.plain(str(v)) for name, v in options.items()}
         sink = DeclaredSink("out", "s", format, given)
-        opened = open_sink(sink, self.folder, home=self.home, output=Output(self.table.schema))
+        opened = open_sink(
+            sink, self.folder, notes=LocalNotes(self.home), output=Output(self.table.schema)
+        )
         opened.fence(1, PIPELINE)
         return opened
 

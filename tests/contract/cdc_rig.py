@@ -21,6 +21,7 @@ from lamina.engine.ports import CHANGE, NEW, Limits
 from lamina.pipeline.model import Column, DeclaredSource, Option
 from lamina.state.partition import Looked
 from lamina.state.schema import StateSchema
+from lamina.workspace.notes import LocalNotes
 from tests.servers.postgres import ADMIN, PostgresServer
 
 COLUMNS = {"id": "BIGINT", "name": "STRING", "amount": "DECIMAL(12, 2)", "big": "STRING"}
@@ -138,7 +139,9 @@ class CdcRig:
         return self.open_another(**options)
 
     def open_another(self, **options: str) -> PostgresChanges:
-        source = open_source(self.declared(**options), Path(), home=self.home)
+        source = open_source(
+            self.declared(**options), Path(), notes=LocalNotes(self.home), scratch=self.home
+        )
         assert isinstance(source, PostgresChanges)
         self.opened.append(source)
         return source

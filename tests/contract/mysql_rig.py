@@ -9,6 +9,7 @@ from random import Random
 from lamina.connectors.mysql_cdc.source import MySqlChanges
 from lamina.connectors.opening import open_source
 from lamina.pipeline.model import Column, DeclaredSource, Option
+from lamina.workspace.notes import LocalNotes
 from tests.contract.cdc_rig import CdcRig, State
 from tests.servers.mariadb import ROOT, MariaServer
 
@@ -51,7 +52,9 @@ class MySqlRig(CdcRig):
         return DeclaredSource("s", listed, "mysql_cdc", written)
 
     def open_another(self, **options: str) -> MySqlChanges:  # type: ignore[override]
-        source = open_source(self.declared(**options), Path(), home=self.home)
+        source = open_source(
+            self.declared(**options), Path(), notes=LocalNotes(self.home), scratch=self.home
+        )
         assert isinstance(source, MySqlChanges)
         self.opened.append(source)  # type: ignore[arg-type]
         return source

@@ -19,6 +19,7 @@ from lamina.engine.ports import Held, Limits
 from lamina.pipeline.model import Column, DeclaredSource, Option
 from lamina.state.partition import Looked
 from lamina.state.schema import StateSchema
+from lamina.workspace.notes import LocalNotes
 from tests.contract.cdc_rig import CdcRig
 from tests.contract.mysql_rig import MySqlRig
 from tests.servers.kafka_topics import Topics
@@ -75,7 +76,9 @@ class Subject:
         """As another process does: what the one before has held, it holds no more."""
         if isinstance(self.opened, Held):
             self.opened.close()
-        source = self.opened = open_source(self.definition, self.folder, home=self.folder)
+        source = self.opened = open_source(
+            self.definition, self.folder, notes=LocalNotes(self.folder), scratch=self.folder
+        )
         if self.offset is None:
             self.offset = source.initial()
         if self.remembered is None and source.memory is not None:

@@ -16,6 +16,7 @@ from lamina.engine.ports import Sink
 from lamina.errors import AccessDenied, LaminaError, StoreError, StoreUnavailable
 from lamina.pipeline.model import DeclaredSink, Option
 from lamina.store.retry import RetryPolicy
+from lamina.workspace.notes import LocalNotes
 from tests.contract.sinks import PIPELINE, ROWS, Output
 from tests.servers import AzureServer, S3Server
 from tests.servers.azure import ACCOUNT, ACCOUNT_KEY
@@ -32,7 +33,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def opened(folder: Path, path: str, **options: str) -> Sink:
     given = {name: Option("${SOMETHING}", value) for name, value in options.items()}
     sink = DeclaredSink("out", "n", "parquet", {"path": Option.plain(path), **given})
-    return open_sink(sink, folder, home=folder / "home", out=StringIO())
+    return open_sink(sink, folder, notes=LocalNotes(folder / "home"), out=StringIO())
 
 
 def on_s3(server: S3Server, **changed: str) -> dict[str, str]:

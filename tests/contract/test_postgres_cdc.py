@@ -175,7 +175,7 @@ def test_a_process_that_is_killed_lets_go_of_the_slot(rig: CdcRig) -> None:
 def plan_for_ever(declared: DeclaredSource, offset: Offset, home: Path) -> None:
     (home / "planning").touch()
     while True:
-        source = open_source(declared, Path(), home=home)
+        source = open_source(declared, Path(), scratch=home)
         source.plan(offset, Limits(), None)
         del source
 

@@ -104,8 +104,8 @@ def test_the_options_of_a_console_are_checked(tmp_path: Path) -> None:
     for name, value, said in (("rows", "none", "'none'"), ("path", "x", "'path'")):
         sink = Definition("out", "s", "console", {name: Option.plain(value)})
         with pytest.raises(BadPipeline, match=said):
-            open_sink(sink, tmp_path, home=tmp_path)
-    opened = open_sink(Definition("out", "s", "console"), tmp_path, home=tmp_path)
+            open_sink(sink, tmp_path, notes=LocalNotes(tmp_path))
+    opened = open_sink(Definition("out", "s", "console"), tmp_path, notes=LocalNotes(tmp_path))
     assert opened.delivery.startswith("at least once")
 
 
@@ -114,7 +114,7 @@ def test_a_url_of_no_object_store_is_no_path_of_a_sink(url: str, tmp_path: Path)
     """It became a folder that was called `hdfs:`."""
     sink = Definition("out", "s", "parquet", {"path": Option.plain(url)})
     with pytest.raises(BadPipeline, match="no object store has the scheme"):
-        open_sink(sink, tmp_path, home=tmp_path)
+        open_sink(sink, tmp_path, notes=LocalNotes(tmp_path))
 
 
 def test_times_beyond_pythons_years_are_shown_as_numbers(tmp_path: Path) -> None:

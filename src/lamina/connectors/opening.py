@@ -35,11 +35,11 @@ from lamina.ids import fold
 from lamina.pipeline.epoch_times import EPOCH_TIME, without_epoch_times
 from lamina.pipeline.model import Column, DeclaredSink, DeclaredSource, Pipeline
 from lamina.pipeline.tokens import bad_at
-from lamina.workspace.notes import LocalNotes
 
 if TYPE_CHECKING:
     from lamina.connectors.spark_source import MakeStep, SparkSource
     from lamina.engine.ports import Output, Sink
+    from lamina.workspace.base import Notes
 
 
 def check_connectors(pipeline: Pipeline, folder: Path, *, file: str = "pipeline") -> None:
@@ -92,12 +92,13 @@ def open_source(
     pipeline: str = "pipeline",
     skip_lost: Collection[str] = (),
     make_step: MakeStep | None = None,
-    home: Path | None = None,
+    notes: Notes | None = None,
+    scratch: Path | None = None,
 ) -> SparkSource:
     """*pipeline* is its name; if *skip_lost* names it, it goes on behind rows that are gone.
 
     `NAME:PLACE` confirms a place to go back to. *make_step* is what sources need whose tasks read
-    rows; *home* takes what a source has to remember, and its files.
+    rows; *notes* take what a source has to remember, *scratch* its files.
     """
     context = check_source(source, folder, file=file)
     said = [place for name, place in map(named_place, skip_lost) if fold(name) == fold(source.name)]
@@ -108,8 +109,8 @@ def open_source(
             skip_lost="" in said,
             go_back=frozenset(said) - {""},
             make_step=make_step,
-            notes=None if home is None else LocalNotes(home),
-            scratch=None if home is None else home.absolute() / journal_folder(source.name),
+            notes=notes,
+            scratch=None if scratch is None else scratch.absolute() / journal_folder(source.name),
         )
     )
 
@@ -166,7 +167,7 @@ def open_sinks(
     pipeline: Pipeline,
     folder: Path,
     *,
-    home: Path,
+    notes: Notes,
     file: str = "pipeline",
     out: TextIO | None = None,
     outputs: Mapping[str, Output] | None = None,
@@ -178,7 +179,7 @@ def open_sinks(
         for sink in sinks_of(pipeline):
             output = (outputs or {}).get(sink.name)
             opened[sink.name] = open_sink(
-                sink, folder, home=home, file=file, out=out, output=output
+                sink, folder, notes=notes, file=file, out=out, output=output
             )
     except BaseException:
         close_sinks(opened)
@@ -195,14 +196,14 @@ def open_sink(
     sink: DeclaredSink,
     folder: Path,
     *,
-    home: Path,
+    notes: Notes,
     file: str = "pipeline",
     out: TextIO | None = None,
     output: Output | None = None,
 ) -> Sink:
-    """*home* takes what a sink without a memory has to remember; *out* is for people."""
+    """*notes* take what a sink without a memory has to remember; *out* is for people."""
     given = check_sink(sink, folder, file=file)
-    context = SinkContext(sink, given, LocalNotes(home), out or sys.stdout, output)
+    context = SinkContext(sink, given, notes, out or sys.stdout, output)
     return _sink_kind(sink, file).open(context)
 
 

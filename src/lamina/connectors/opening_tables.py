@@ -36,17 +36,17 @@ def open_tables(
     pipeline: Pipeline,
     folder: Path,
     *,
-    home: Path,
+    scratch: Path,
     spark: SparkSession,
     columns: Mapping[str, pa.Schema],
     file: str = "pipeline",
 ) -> dict[str, Table]:
-    """All of them, by name; *home* takes the copies that tasks read, *columns* are by table."""
+    """All of them, by name; *scratch* takes the copies that tasks read, *columns* are by table."""
     return {
         table.name: _kind(table, file).open(
             replace(
                 check_table(table, folder, file=file),
-                scratch=home.absolute() / journal_folder(table.name),
+                scratch=scratch.absolute() / journal_folder(table.name),
                 spark=spark,
                 columns=columns[table.name],
             )

@@ -19,6 +19,7 @@ from lamina.running.control import Process, Status, read_status
 from lamina.running.holder import find_holder
 from lamina.wal.home import Home
 from lamina.wal.scan import all_segments
+from lamina.workspace.notes import LocalNotes
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def sink_epochs(place: PipelinePlace) -> dict[str, int]:
 
     pipeline = place.read()
     file = str(place.file)
-    opened = open_sinks(pipeline, place.folder, home=place.home, file=file)
+    opened = open_sinks(pipeline, place.folder, notes=LocalNotes(place.home), file=file)
     try:
         positions = {name: sink.position() for name, sink in opened.items()}
     finally:

@@ -20,7 +20,7 @@ from lamina.connectors.opening import (
 )
 from lamina.connectors.opening_tables import close_tables, open_tables
 from lamina.connectors.options import option_of
-from lamina.connectors.spark_source import Probed
+from lamina.connectors.spark_source import Probed, SparkSource
 from lamina.disk.base import Lock
 from lamina.engine.checked_code import check_code
 from lamina.engine.engine import Engine
@@ -44,6 +44,7 @@ from lamina.spark.runner import RESULTS, SparkRunner, pinned
 from lamina.spark.stamping import stamps_of
 from lamina.spark.tables import SparkTable, TableViews, declare_tables
 from lamina.store import open_store
+from lamina.workspace.base import Notes
 from lamina.workspace.local import LocalWorkspace
 
 __all__ = ["RunSettings", "Until", "Watcher", "check", "open_pipeline", "run", "run_here"]
@@ -138,18 +139,7 @@ def open_pipeline(
 ) -> Engine:
     """A pipeline that is compiled, claimed and recovered: each `step` is an epoch."""
     space, folder, file = LocalWorkspace(wanted.home, clock), wanted.folder, wanted.file
-    sources = {
-        s.name: open_source(
-            s,
-            folder,
-            file=file,
-            pipeline=wanted.name,
-            skip_lost=wanted.skip_lost,
-            make_step=ArrowStep,
-            home=wanted.home,
-        )
-        for s in pipeline.sources.values()
-    }
+    sources = _open_sources(pipeline, wanted, space.notes)
     check_classes(spark, jars_of(pipeline, folder, file=file))
     own = own_session(spark, pinned(wanted.engine.partitions))
     with active(own):
@@ -164,7 +154,7 @@ def open_pipeline(
         views = TableViews(own, declared)
         preflight(own, space, partitions=wanted.engine.partitions, clock=clock)
     sinks = open_sinks(
-        pipeline, folder, home=wanted.home, file=file, out=wanted.out, outputs=plan.outputs
+        pipeline, folder, notes=space.notes, file=file, out=wanted.out, outputs=plan.outputs
     )
     opened = _open_tables(pipeline, wanted, own, declared)
     times = {s.name: s.watermark.column for s in pipeline.sources.values() if s.watermark}
@@ -189,12 +179,28 @@ def open_pipeline(
         raise
 
 
+def _open_sources(pipeline: Pipeline, wanted: RunSettings, notes: Notes) -> dict[str, SparkSource]:
+    return {
+        source.name: open_source(
+            source,
+            wanted.folder,
+            file=wanted.file,
+            pipeline=wanted.name,
+            skip_lost=wanted.skip_lost,
+            make_step=ArrowStep,
+            notes=notes,
+            scratch=wanted.home,
+        )
+        for source in pipeline.sources.values()
+    }
+
+
 def _open_tables(
     pipeline: Pipeline, wanted: RunSettings, own: SparkSession, declared: Mapping[str, StructType]
 ) -> dict[str, Table]:
     """The tables of a pipeline; *declared* are their columns."""
     columns = {name: arrow_schema(empty_frame(own, each)) for name, each in declared.items()}
     opened = open_tables(
-        pipeline, wanted.folder, home=wanted.home, spark=own, columns=columns, file=wanted.file
+        pipeline, wanted.folder, scratch=wanted.home, spark=own, columns=columns, file=wanted.file
     )
     return {name: SparkTable(each) for name, each in opened.items()}

@@ -18,6 +18,7 @@ from lamina.connectors.opening import open_sink
 from lamina.engine.ports import Change, Sink
 from lamina.errors import AccessDenied, BadPipeline, Refused, StoreUnavailable
 from lamina.pipeline.model import DeclaredSink, Option
+from lamina.workspace.notes import LocalNotes
 from tests.contract.sinks import PIPELINE, KeptPosition, Output, nothing
 from tests.support.command_line import answer
 from tests.support.command_line import lamina as command
@@ -110,7 +111,7 @@ def test_a_person_who_interrupts_is_obeyed(output: Output) -> None:
 def declared(function: str, tmp_path: Path) -> Sink:
     sink = DeclaredSink("o", "n", "function", {"function": Option.plain(function)})
     file = str(tmp_path / "p.sql")
-    return open_sink(sink, tmp_path, home=tmp_path / "home", file=file, out=StringIO())
+    return open_sink(sink, tmp_path, notes=LocalNotes(tmp_path / "home"), file=file, out=StringIO())
 
 
 def test_a_module_beside_the_pipeline_is_found(tmp_path: Path, output: Output) -> None:

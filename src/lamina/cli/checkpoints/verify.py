@@ -23,6 +23,7 @@ from lamina.format.findings import Severity
 from lamina.ids import CheckpointId
 from lamina.inspect.verification import PipelineReport, verify_pipeline
 from lamina.recovery.scan import RecoverableSink
+from lamina.workspace.notes import LocalNotes
 
 PIPELINE_FILE = ".sql"
 NEVER_RUN = "Has it ever run? `lamina run` creates its home; --home says where it is"
@@ -80,7 +81,8 @@ def _subject(target: Target, home: str | None, references: tuple[str, ...]) -> S
         if len(references) > 1:
             raise click.UsageError("A pipeline is verified as a whole: name nothing but its file.")
         place = place_of(references[0], home, target.url or None)
-        sinks = open_sinks(place.read(), place.folder, home=place.home, file=str(place.file))
+        notes = LocalNotes(place.home)
+        sinks = open_sinks(place.read(), place.folder, notes=notes, file=str(place.file))
         click.get_current_context().call_on_close(lambda: close_sinks(sinks))
         kept = replace(target, url=place.store)
         return Subject(kept, (), HomeTarget(str(place.home)), tuple(sinks.values()))
