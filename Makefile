@@ -68,13 +68,14 @@ $(DEMO_STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[spark,java]'
 	touch $(DEMO_STAMP)
 
-# The fault tests use strace and a loop-mounted ext4, others a MariaDB; where these cannot be had they are skipped and
-# say so.
+# The fault tests use strace and a loop-mounted ext4, those of a cluster network namespaces, others a MariaDB; where
+# these cannot be had they are skipped and say so.
 system:
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	  ! { command -v strace && command -v mkfs.ext4 && command -v mount; } >/dev/null; then \
-	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends strace e2fsprogs mount; } >/dev/null \
-	  || echo "strace or e2fsprogs cannot be installed here: some fault tests are skipped"; fi
+	  ! { command -v strace && command -v mkfs.ext4 && command -v mount && command -v ip; } >/dev/null; then \
+	  { apt-get update -qq && \
+	  apt-get install -y -qq --no-install-recommends strace e2fsprogs mount iproute2; } >/dev/null \
+	  || echo "strace, e2fsprogs or iproute2 cannot be installed here: some fault tests are skipped"; fi
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! command -v mariadbd >/dev/null; then \
 	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends mariadb-server-core; } >/dev/null \
 	  || echo "MariaDB cannot be installed here: its tests are skipped"; fi

@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -23,6 +23,7 @@ class TcpProxy:
     is_closed: bool = False  # new connections are refused
     muted_from: bytes | None = None  # from the answer on that has these bytes, none arrives
     delay_s: float = 0.0  # that each piece of an answer is kept back
+    connect: Callable[[], socket.socket] | None = None  # to the server, if it is not on loopback
     _open: list[socket.socket] = field(default_factory=list)
 
     @property
@@ -40,13 +41,18 @@ class TcpProxy:
                 client.close()
                 continue
             try:
-                server = socket.create_connection(("127.0.0.1", self.target_port))
-            except ConnectionRefusedError:  # the server is down, and so are we
+                server = self._connect()
+            except OSError:  # the server is down, and so are we
                 client.close()
                 continue
             self._open += [client, server]
             for ways in ((client, server, False), (server, client, True)):
                 threading.Thread(target=self._pump, args=ways, daemon=True).start()
+
+    def _connect(self) -> socket.socket:
+        if self.connect is not None:
+            return self.connect()
+        return socket.create_connection(("127.0.0.1", self.target_port))
 
     def lose_answer(self, part: bytes) -> None:
         """Once: the server has done it, and then the connection is gone."""
@@ -85,9 +91,11 @@ class TcpProxy:
 
 
 @contextmanager
-def tcp_proxy(target_port: int) -> Iterator[TcpProxy]:
+def tcp_proxy(
+    target_port: int, connect: Callable[[], socket.socket] | None = None
+) -> Iterator[TcpProxy]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        proxy = TcpProxy(target_port, listener)
+        proxy = TcpProxy(target_port, listener, connect=connect)
         thread = threading.Thread(target=proxy.serve, daemon=True)
         thread.start()
         try:
