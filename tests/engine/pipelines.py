@@ -7,6 +7,7 @@ orders -> totals             an aggregate without windows, on every update   -> 
 
 from __future__ import annotations
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,9 @@ from lamina.store import MemoryStore, Store
 from lamina.testing import ManualClock
 from lamina.testing.faulty import Killed
 from lamina.workspace import LocalWorkspace
+from lamina.workspace.base import Workspace
+from lamina.workspace.remote import RemoteWorkspace
+from lamina.workspace.remote.places import Held
 from tests.support.in_process import InProcessRunner, LocalStream
 from tests.support.memory_sink import MemorySink, MemoryTable
 
@@ -142,6 +146,9 @@ LOCAL = {
     "busiest": LocalStream(by_key),
 }
 LIMITS = Limits(rows=15)
+REMOTE = os.environ.get("LAMINA_WORKSPACE") == "remote"
+"""Whether homes are in an object store."""
+
 PROCESSES = count(1)
 """Each has chance of its own."""
 
@@ -182,6 +189,8 @@ class World:
     )
     home_name: str = "home"
     tables: dict[str, MemoryTable] = field(default_factory=lambda: defaultdict(MemoryTable))
+    home_stores: dict[str, Store] = field(default_factory=lambda: defaultdict(MemoryStore))
+    """Of remote homes, by their names."""
 
     @property
     def home(self) -> Path:
@@ -204,6 +213,13 @@ class World:
         times = dict.fromkeys(self.plan.delays_us, "ts")
         return InProcessRunner(self.read, self.streams, times, fail_point)
 
+    def space(self, clock: Clock) -> Workspace:
+        if not REMOTE:
+            return LocalWorkspace(self.home, clock)
+        place = Held(self.home_stores[self.home_name])
+        saved = Held(self.store)
+        return RemoteWorkspace(place, self.home, clock, saved=saved, tasks_here=False)
+
     def open(
         self,
         fail_point: Callable[[str], None] = nothing,
@@ -220,7 +236,7 @@ class World:
             settings = replace(settings, partitions=partitions)
         return open_engine(
             self.plan,
-            space=LocalWorkspace(self.home, clock),
+            space=self.space(clock),
             store=store or self.store,
             runner=self.runner(fail_point),
             sources=self.sources(),

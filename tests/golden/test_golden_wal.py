@@ -186,7 +186,7 @@ def test_a_pinned_segment_is_read_as_it_was_written(name: str) -> None:
 def test_the_pinned_payloads_are_read_as_the_values_they_were() -> None:
     reader = SegmentReader(LocalDisk(HERE), "every-kind.wal")
     by_kind = {record.kind: record for record in reader.records()}
-    assert by_kind.keys() == set(Kind)
+    assert by_kind.keys() == set(Kind) - {Kind.OUTPUT}, "that one is in piece.wal"
     data = {kind: bytes(r.payload) for kind, r in by_kind.items() if r.payload is not None}
     assert decode_takeover(data[Kind.TAKEOVER], "") == TAKEOVER
     assert decode_adopt(data[Kind.ADOPT], "") == ADOPT

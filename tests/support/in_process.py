@@ -83,7 +83,7 @@ class InProcessRunner:
                 table, seen[source] = self._timed(source, self._read(each), work)
                 return table
             case StagedRows(_, files):
-                tables = [pq.read_table(work.space.staged_path(file)) for file in files]
+                tables = [pq.read_table(work.space.open_staged(file)) for file in files]
                 return pa.concat_tables(tables) if tables else None
 
     def _timed(self, source: str, table: pa.Table, work: StreamWork) -> tuple[pa.Table, Seen]:

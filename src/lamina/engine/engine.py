@@ -21,6 +21,7 @@ from lamina.clock import Clock, new_writer_id
 from lamina.engine.backoff import Backoff
 from lamina.engine.driver_runs import logged
 from lamina.engine.epoch_times import EpochTimes
+from lamina.engine.landing import landed
 from lamina.engine.model import (
     Offset,
     OperatorWork,
@@ -84,7 +85,7 @@ class Engine:
         self._driver = recovered.driver
         self._states = states
         self._space = space
-        self._task_space = space.for_tasks()
+        self._task_space = space.for_tasks(settings.partitions * len(plan.streams))
         self._clock = clock
         self._settings = settings
         self._fail_point = fail_point
@@ -238,12 +239,10 @@ class Engine:
         self._publisher.check_drained()
 
     def close(self) -> None:
-        """Release everything; what is decided stays decided.
-
-        A checkpoint that is being made is waited for, and taken over by the next process.
-        """
+        """Release everything; a checkpoint that is being made is waited for, and counts."""
         self._saves.abandon()
         self._recovered.close()
+        self._space.leave()
         self._publisher.close()
         self._tables.close()
         for source in self.sources.values():
@@ -345,6 +344,7 @@ class Engine:
         after: Watermarks,
     ) -> CommitRecord:
         """THE decision, and then memory that says what the log says."""
+        results = landed(results, plan.epoch, self._driver, self._space)
         done = [task for result in results.values() for task in result.tasks]
         done += [task for each in memories.values() for task in each]
         commit = CommitRecord(

@@ -70,7 +70,7 @@ class StagedRows:
     """What a stream has put out in this epoch; no file if there is none."""
 
     stream: str
-    files: tuple[str, ...]  # names of the workspace
+    files: tuple[Staged, ...]
 
 
 Input = SourceRange | StagedRows
@@ -170,7 +170,9 @@ class CompactedRuns:
 
     operator: str
     inputs: tuple[str, ...]
-    path: str
+    path: str  # on the driver's disk; a task that does not see it says where the file is
+    key: str = ""  # an object of the workspace
+    data: bytes = b""  # or the file itself, if it is small
 
 
 @dataclass(frozen=True, slots=True)

@@ -263,4 +263,4 @@ def input_of(name: str, plan: EpochPlan, results: Mapping[str, StreamResult]) ->
     if name in plan.ranges:
         return replace(plan.ranges[name], learned=None)  # tasks do not need it
     tasks = results[name].tasks
-    return StagedRows(name, tuple(file.path for task in tasks for file in task.staged))
+    return StagedRows(name, tuple(file for task in tasks for file in task.staged))

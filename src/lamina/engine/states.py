@@ -189,10 +189,11 @@ class States:
     def refs(self, name: str) -> tuple[tuple[RunRef, ...], ...]:
         """What the tasks of a stream open, by partition."""
         operator = self._operators[name]
-        return tuple(
-            tuple(self._ref(leaf) for run in partition.runs for leaf in run.leaves)
+        listed = [
+            [self._ref(leaf) for run in partition.runs for leaf in run.leaves]
             for partition in operator.partitions
-        )
+        ]
+        return self._space.send(listed, operator.stored)
 
     def advance(self, name: str, tasks: Iterable[TaskResult], epoch: int) -> None:
         """After COMMIT: the epoch's runs on top, compacted ones in the place of their inputs."""

@@ -46,8 +46,9 @@ def open_partition(
     work = task.stream
     within = SlotRange.of_partition(task.partition, work.partitions)
     refs = operator.runs[task.partition] if operator.runs else ()
+    work.space.receive(operator.name, operator.runs)
     placed = [
-        PlacedRun(work.space.open_run(ref), SlotRange(ref.first_slot, ref.last_slot))
+        PlacedRun(work.space.open_run(ref, operator.name), SlotRange(ref.first_slot, ref.last_slot))
         for ref in refs
     ]
     partition = StatePartition(schema, stack(placed, within), within=within)
@@ -57,7 +58,8 @@ def open_partition(
         before = {run.name for run in partition.runs}
         partition = compact_runs(partition, chosen, folder)  # it may take in more than was chosen
         (made,) = (run for run in partition.runs if run.name not in before)
-        compacted.append(CompactedRuns(operator.name, made.inputs, made.name))
+        sent = work.space.send_run(made)
+        compacted.append(CompactedRuns(operator.name, made.inputs, made.name, sent.key, sent.data))
     return partition, tuple(compacted)
 
 

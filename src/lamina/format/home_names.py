@@ -132,6 +132,17 @@ def staged_path(epoch: int, stream: str, partition: int, tag: str) -> str:
     return f"{staged_folder(epoch)}/of-{escape(stream)}-{partition:05d}-{escape(tag)}.parquet"
 
 
+def output_path(segment: str, offset: int) -> str:
+    """A file of output that is a record of the log."""
+    return f"{segment}:{offset}"
+
+
+def parse_output_path(path: str) -> tuple[str, int] | None:
+    """The segment and the offset of the record, or None if the file is one of its own."""
+    segment, _, offset = path.rpartition(":")
+    return (segment, int(offset)) if parse_segment(segment) and offset.isdecimal() else None
+
+
 def parse_staged_folder(name: str) -> int | None:
     """The epoch of a folder below `staged`."""
     return int(name) if _EPOCH.fullmatch(name) else None

@@ -72,6 +72,7 @@ class Kind(IntEnum):
     CHECKPOINT = 4
     TAKEOVER = 5
     ADOPT = 6
+    OUTPUT = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +202,12 @@ def decode_record_header(data: bytes, *, offset: int, binding: int) -> RecordHea
         payload_crc=_number(data, 56),
         optional=bool(flags & _OPTIONAL),
     )
+
+
+def kind_and_size(data: bytes, offset: int) -> tuple[int, int]:
+    """Of the record at *offset* in bytes that are proven, how many of them it has."""
+    (size,) = struct.unpack_from("<I", data, offset + 28)
+    return data[offset + 4], HEADER_SIZE + padded(size)
 
 
 def payload_matches(

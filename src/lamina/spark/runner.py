@@ -228,7 +228,7 @@ class SparkRunner:
                 if not files:
                     return None
                 reader = self._spark.read.schema(stream.stored(name))
-                paths = [local(Path(work.space.staged_path(file))) for file in files]
+                paths = [local(Path(work.space.staged_path(file.path))) for file in files]
                 return reader.format("parquet").load(paths)
 
     def _bad_rows(self, planned: SourceRange) -> DataFrame:

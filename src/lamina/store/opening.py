@@ -25,11 +25,13 @@ def open_store(
     clock: Clock | None = None,
     retry: RetryPolicy | None = None,
     cancel: threading.Event | None = None,
+    probe: bool = True,
     **options: Any,
 ) -> Store:
     """Open a folder (plain path or file://), memory://, or a bucket (s3, gs, az, abfs, abfss).
 
     A bucket that is opened for writing is probed: one that ignores create-only puts is refused.
+    Without *probe* somebody else has done that.
     Opened for reading, nothing is created or changed, and a missing folder is NotFound.
     """
     scheme = _scheme(url)
@@ -38,7 +40,7 @@ def open_store(
 
         inner = RemoteStore(url, **options)
         store: Store = RetryingStore(inner, retry or RetryPolicy(), clock or SystemClock(), cancel)
-        if writable:
+        if writable and probe:
             probe_store(store, clock or SystemClock())
     else:
         store = _open_here(scheme, url, options, writable=writable)

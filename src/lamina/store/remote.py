@@ -37,7 +37,7 @@ Client: TypeAlias = S3Store | GCSStore | AzureStore
 SORTED_AT_ONCE_MAX = 10_000
 _LETTERS = re.compile(r"[0-9A-Za-z]+")
 CREATE_BYTES_MAX = 64 * 1024 * 1024
-"""No log entry and no manifest is larger: all of them are created by one conditional put."""
+"""No log entry, manifest or piece of a log is larger: each is created by one conditional put."""
 NO_RETRIES = {"max_retries": 0, "retry_timeout": timedelta(seconds=60)}
 _PAGE_OBJECTS = 1000
 _PARTS_AT_ONCE = 2
@@ -125,8 +125,9 @@ class RemoteStore:
 
     @staticmethod
     def _created_at_once(key: str, size: int) -> bool:
-        """Documents of up to CREATE_BYTES_MAX whole; other large objects go part by part."""
-        return size <= PART_SIZE_BYTES or (size <= CREATE_BYTES_MAX and key.endswith(".json"))
+        """Documents and pieces of a log up to CREATE_BYTES_MAX whole; others go part by part."""
+        is_decisive = key.endswith((".json", ".wal"))
+        return size <= PART_SIZE_BYTES or (size <= CREATE_BYTES_MAX and is_decisive)
 
     def _exists(self, key: str) -> bool:
         try:

@@ -34,7 +34,13 @@ from lamina.format.commit import (
     encode_takeover,
     join_adopt,
 )
-from lamina.format.home_names import DRIVER, DriverSegment, parse_segment, segment_path
+from lamina.format.home_names import (
+    DRIVER,
+    DriverSegment,
+    output_path,
+    parse_segment,
+    segment_path,
+)
 from lamina.format.pipeline_record import PipelineRecord
 from lamina.format.wal import DRIVER_CORE, Kind, SegmentHeader
 from lamina.protocol.driver import Adopt, Commit, Segment, check_not_superseded
@@ -104,13 +110,35 @@ class DriverLog:
         """A RUN in this log itself: if one process does all the work, a commit costs one sync."""
         from lamina.wal.runs import serialize  # noqa: PLC0415  slow to import; readers need none
 
+        return self.append_payload(
+            serialize(batch), batch.num_rows, epoch=epoch, operator=operator, core=core
+        )
+
+    def append_payload(
+        self,
+        payload: list[bytes | pa.Buffer],
+        entries: int,
+        *,
+        epoch: int,
+        operator: str,
+        core: int,
+    ) -> WalRange:
+        """A RUN that somebody has serialized."""
         self._whole.check()
         first = self._sequence
-        self._sequence += batch.num_rows
+        self._sequence += entries
         at = self._segment.append(
-            Kind.RUN, serialize(batch), epoch=epoch, first_sequence=first, count=batch.num_rows
+            Kind.RUN, payload, epoch=epoch, first_sequence=first, count=entries
         )
         return WalRange(operator, core, at.segment, at.offset, at.size, at.crc, at.entries)
+
+    def append_output(self, data: bytes, *, epoch: int) -> str:
+        """A file of output in this log itself; its name, for the COMMIT (FORMAT.md section 7)."""
+        self._whole.check()
+        at = self._segment.append(
+            Kind.OUTPUT, [data], epoch=epoch, first_sequence=self._sequence, count=0
+        )
+        return output_path(at.segment, at.offset)
 
     def commit(self, commit: CommitRecord) -> Point:
         """THE decision. When it returns the epoch is acknowledged and its effects may begin."""
@@ -351,7 +379,7 @@ def _take(content: _Content, record: Record, reader: SegmentReader) -> None:
             content.commits.append(decode_commit(data, where))
         case Kind.CHECKPOINT:
             content.checkpoints.append(decode_checkpoint(data, where))
-        case Kind.RUN:
+        case Kind.RUN | Kind.OUTPUT:
             content.run_epoch = max(content.run_epoch, record.epoch)
         case Kind.TAKEOVER:
             content.pipeline = decode_takeover(data, where).pipeline

@@ -217,7 +217,7 @@ def _commits(record: Record, data: bytes, where: str) -> Iterable[CommitRecord]:
             decode_checkpoint(data, where)
         case Kind.RUN:
             batch_of(record, where)
-        case Kind.BARRIER:
+        case Kind.BARRIER | Kind.OUTPUT:
             pass
     return ()
 

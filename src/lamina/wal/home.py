@@ -39,7 +39,7 @@ def claim_home(disk: Disk, clock: Clock, held: Lock | None = None) -> Home:
     """
     disk.make_folder("")
     disk.make_folder(DRIVER)
-    lock = None if held is not None else _take_lock(disk)
+    lock = None if held is not None else take_lock(disk)
     try:
         file = _read(disk) or _create(disk, clock)
         disk.sync_folder("")  # its maker may have been killed before the name was durable
@@ -50,7 +50,7 @@ def claim_home(disk: Disk, clock: Clock, held: Lock | None = None) -> Home:
     return Home(disk, file.identity, lock, file.pipeline)
 
 
-def _take_lock(disk: Disk) -> Lock:
+def take_lock(disk: Disk) -> Lock:
     lock = disk.try_lock(HOME_LOCK)
     if lock is None:
         raise Fenced(

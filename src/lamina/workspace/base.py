@@ -10,7 +10,7 @@ Notes       small files beside the log: what a process says of itself, what peop
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from io import BufferedIOBase
 from pathlib import Path
@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Protocol
 from lamina.clock import Clock
 from lamina.disk.base import Lock
 from lamina.format.commit import WalRange
+from lamina.format.manifest_model import RunEntry
 from lamina.format.pipeline_record import PipelineRecord
-from lamina.workspace.model import Attempt, RunRef, Staged
+from lamina.workspace.model import Attempt, RunRef, SentRun, Staged
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,8 +41,8 @@ class TaskSpace(Protocol):
         """NotShared if this executor does not see the place that the driver has claimed."""
         ...
 
-    def open_run(self, ref: RunRef) -> Run:
-        """A committed run, mapped where it is and proven by its checksum."""
+    def open_run(self, ref: RunRef, operator: str = "") -> Run:
+        """A committed run of an operator, mapped where it is and proven by its checksum."""
         ...
 
     def put_run(self, attempt: Attempt, operator: str, run: pa.RecordBatch) -> WalRange:
@@ -53,8 +54,20 @@ class TaskSpace(Protocol):
         """Where compacted runs go: files that can be made again."""
         ...
 
+    def receive(self, operator: str, runs: Sequence[Sequence[RunRef]]) -> None:
+        """Before its runs are opened: the lists of an operator, of all partitions."""
+        ...
+
+    def send_run(self, run: Run) -> SentRun:
+        """How the driver gets a compacted run, if it does not see the file."""
+        ...
+
     def stage(self, attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> tuple[Staged, ...]:
         """Output as a file of this attempt's own, synced; no rows, no file."""
+        ...
+
+    def open_staged(self, file: Staged) -> pa.Buffer:
+        """The bytes of staged output, of this epoch or a committed one."""
         ...
 
     def staged_path(self, name: str) -> str:
@@ -165,12 +178,26 @@ class Workspace(Protocol):
         """Remove the run files of this process: it has failed to start."""
         ...
 
-    def for_tasks(self) -> TaskSpace:
-        """After the claim: what tasks are given."""
+    def for_tasks(self, writers: int = 1) -> TaskSpace:
+        """After the claim: what tasks are given; so many of them write in an epoch."""
+        ...
+
+    def leave(self) -> None:
+        """The process ends in order: nobody need ask whether it is still there."""
         ...
 
     def open_range(self, place: WalRange, epoch: int, partitions: int) -> Run:
         """A run that a COMMIT names, where it is."""
+        ...
+
+    def send(
+        self, runs: Sequence[Sequence[RunRef]], saved: Mapping[str, RunEntry]
+    ) -> tuple[tuple[RunRef, ...], ...]:
+        """Lists of runs for tasks, which may not see this disk; *saved* are those in the store."""
+        ...
+
+    def land_run(self, path: str, key: str, data: bytes) -> None:
+        """See that a compacted run is at *path*: a task has made it, perhaps elsewhere."""
         ...
 
     def forget(self, floor: int) -> Iterable[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from lamina.format.home_names import (
     preflight_path,
     state_folder,
 )
+from lamina.format.manifest_model import RunEntry
 from lamina.format.pipeline_record import PipelineRecord
 from lamina.os_errors import typed_errors
 from lamina.state.local import RunFolder
@@ -38,8 +39,8 @@ from lamina.wal.dropping import drop_segments
 from lamina.wal.home import Home, claim_home, is_home, read_home
 from lamina.wal.leftovers import drop_leftovers
 from lamina.wal.reader import Proven
-from lamina.workspace.base import StagedFiles
-from lamina.workspace.model import Attempt, RunRef, Staged
+from lamina.workspace.base import Notes, StagedFiles, TaskSpace
+from lamina.workspace.model import Attempt, RunRef, SentRun, Staged
 from lamina.workspace.notes import LocalNotes
 from lamina.workspace.open_files import OpenRunFiles
 from lamina.workspace.ranges import RangeReader
@@ -63,7 +64,7 @@ class LocalTaskSpace:
             host = socket.gethostname()
             raise NotShared(f"the executor on {host} does not see the home of this pipeline")
 
-    def open_run(self, ref: RunRef) -> Run:
+    def open_run(self, ref: RunRef, operator: str = "") -> Run:  # noqa: ARG002
         if ref.offset < 0:
             return _OPEN_RUN_FILES.open(Path(ref.path))
         place = WalRange("", 0, ref.path, ref.offset, ref.size, ref.crc, 0)
@@ -92,8 +93,19 @@ class LocalTaskSpace:
     def run_files(self) -> RunFolder:
         return RunFolder(Path(self.state_folder))
 
+    def receive(self, operator: str, runs: Sequence[Sequence[RunRef]]) -> None:
+        """They are where the driver sees them."""
+
+    def send_run(self, run: Run) -> SentRun:  # noqa: ARG002
+        return SentRun()  # the driver sees the file
+
     def stage(self, attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> tuple[Staged, ...]:
         return stage(Path(self.home), attempt, batches)
+
+    def open_staged(self, file: Staged) -> pa.Buffer:
+        path = self.staged_path(file.path)
+        with typed_errors(Path(path)):
+            return pa.memory_map(path, "r").read_buffer()
 
     def staged_path(self, name: str) -> str:
         return str(Path(self.home) / name)
@@ -106,7 +118,7 @@ class LocalWorkspace:
         """*disk* is where the log is, if that is not the folder *home*."""
         self._home = home.absolute()
         self._disk: Disk = disk or LocalDisk(self._home)
-        self.notes = LocalNotes(self._home)
+        self.notes: Notes = LocalNotes(self._home)
         self.staged: StagedFiles = HomeStaged(self._home)
         self.run_files = RunFolder(self._home / state_folder(new_writer_id(clock or SystemClock())))
 
@@ -158,12 +170,25 @@ class LocalWorkspace:
     def discard(self) -> None:
         shutil.rmtree(self.run_files.path, ignore_errors=True)
 
-    def for_tasks(self) -> LocalTaskSpace:
+    def leave(self) -> None:
+        """The lock says it all."""
+
+    def for_tasks(self, writers: int = 1) -> TaskSpace:  # noqa: ARG002
         identity = read_home(self._disk).identity
         return LocalTaskSpace(str(self._home), identity, str(self.run_files.path))
 
     def open_range(self, place: WalRange, epoch: int, partitions: int) -> Run:
         return wal_run(self._disk, EpochRange(place, epoch, partitions))
+
+    def send(
+        self,
+        runs: Sequence[Sequence[RunRef]],
+        saved: Mapping[str, RunEntry],  # noqa: ARG002
+    ) -> tuple[tuple[RunRef, ...], ...]:
+        return tuple(map(tuple, runs))
+
+    def land_run(self, path: str, key: str, data: bytes) -> None:
+        """It was made on this disk."""
 
     def forget(self, floor: int) -> Iterator[str]:
         home = read_home(self._disk)

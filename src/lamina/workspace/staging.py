@@ -86,7 +86,7 @@ class _Writer:
         self._path = path
         self._file = _Hashed(path.open("xb"))
         self._parquet = pq.ParquetWriter(
-            pa.PythonFile(self._file, "w"), schema, use_dictionary=_repeated(schema)
+            pa.PythonFile(self._file, "w"), schema, use_dictionary=repeated_columns(schema)
         )
         self.rows = 0
 
@@ -103,7 +103,7 @@ class _Writer:
         return self._file.size, self._file.digest.hexdigest()
 
 
-def _repeated(schema: pa.Schema) -> list[str]:
+def repeated_columns(schema: pa.Schema) -> list[str]:
     """Columns with a dictionary: texts, which repeat. Numbers take longer to look up in one."""
     kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
     return [field.name for field in schema if any(is_kind(field.type) for is_kind in kinds)]

@@ -215,7 +215,7 @@ def _read(record: Record, where: str) -> Shown:
     match record.kind:
         case Kind.RUN:
             return Shown(record, batch_of(record, where), None)
-        case Kind.BARRIER:
+        case Kind.BARRIER | Kind.OUTPUT:
             return Shown(record, None, None)
     try:
         return Shown(record, None, canonical.decode(bytes(record.payload), where))

@@ -1,0 +1,66 @@
+"""Every name in a home that is in an object store; built and parsed here.
+
+<url>/home.json                               identity
+<url>/epochs/<sequence>.wal                   20 digits; a piece of the driver log (format/piece.py)
+<url>/runs/core-<p>/<segment>.wal             a large run, a segment of its own
+<url>/staged/<generation>-<epoch>/of-....parquet   20 digits each; large output of a task
+<url>/merged/<generation>/<name>.run          a run file that is not in a checkpoint
+<url>/notes/<note>                            notes, under their names in a home
+<url>/preflight-<id>                          for a moment: do executors reach the store?
+<url>/store/                                  checkpoints, unless they are elsewhere
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from lamina.format.home_names import CoreSegment, parse_segment
+
+EPOCHS, RUNS, MERGED, NOTES = "epochs", "runs", "merged", "notes"
+HOLDER = "holder.json"
+NOBODY = (sys.maxsize, sys.maxsize)
+_MADE = re.compile(r"(?:staged|merged)/([0-9]{20})(?:-([0-9]{20}))?/[^/]+")
+_PIECE = re.compile(r"epochs/([0-9]{20})\.wal")
+
+
+def piece_key(sequence: int) -> str:
+    return f"{EPOCHS}/{sequence:020d}.wal"
+
+
+def parse_piece_key(key: str) -> int | None:
+    """The sequence of a piece, or None if the key is not one."""
+    found = _PIECE.fullmatch(key)
+    return int(found[1]) if found else None
+
+
+def run_key(segment: str) -> str:
+    """Where the segment of a core is; *segment* is its path in a home."""
+    return f"{RUNS}/{segment}"
+
+
+def parse_run_key(key: str) -> CoreSegment | None:
+    found = parse_segment(key.removeprefix(f"{RUNS}/"))
+    return found if isinstance(found, CoreSegment) else None
+
+
+def merged_key(generation: int, name: str) -> str:
+    return f"{MERGED}/{generation:020d}/{name}"
+
+
+def staged_key(generation: int, file: str) -> str:
+    """Where a staged file is; *file* is its path in a home."""
+    folder, epoch, name = file.split("/")
+    return f"{folder}/{generation:020d}-{epoch}/{name}"
+
+
+def made_by(key: str) -> tuple[int, int]:
+    """Generation and epoch of who has put an object; what nobody of us has put is of the end."""
+    if found := _MADE.match(key):
+        return int(found[1]), int(found[2] or 0)
+    name = parse_run_key(key)
+    return NOBODY if name is None else (name.generation, name.epoch)
+
+
+def note_key(name: str) -> str:
+    return f"{NOTES}/{name}"
