@@ -4,9 +4,10 @@ from tests.servers.azure import AzureServer, azurite, azurite_missing
 from tests.servers.gcs import GcsServer, gcs, gcs_missing
 from tests.servers.kafka import KafkaServer, kafka, kafka_missing
 from tests.servers.postgres import PostgresServer, postgres, postgres_missing
-from tests.servers.s3 import S3Server, ministack, rclone, seaweedfs, table_bucket
+from tests.servers.s3 import BOUNDED, S3Server, deny, ministack, rclone, seaweedfs, table_bucket
 
 __all__ = [
+    "BOUNDED",
     "AzureServer",
     "GcsServer",
     "KafkaServer",
@@ -14,6 +15,7 @@ __all__ = [
     "S3Server",
     "azurite",
     "azurite_missing",
+    "deny",
     "gcs",
     "gcs_missing",
     "kafka",

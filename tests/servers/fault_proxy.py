@@ -5,9 +5,10 @@ from __future__ import annotations
 import http.client
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal
 
@@ -27,6 +28,8 @@ class FaultProxy:
     troubles: deque[Trouble] = field(default_factory=deque)
     puts: int = 0
     method: str = "PUT"
+    look: Callable[[Message], bytes | None] = lambda _: None
+    """Sees the headers of every request, and may change them; what it gives is a refusal's body."""
 
     def plan(self, key_end: str, *troubles: Trouble, method: str = "PUT") -> None:
         self.key_end, self.puts, self.method = key_end, 0, method
@@ -69,6 +72,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _forward(self) -> None:
         trouble = self.proxy.next_trouble(self.command, self.path)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if (refusal := self.proxy.look(self.headers)) is not None:
+            return self._answer(400, [], refusal)
         if trouble.endswith("before"):
             return self._fail(trouble)
         status, headers, answer = self._ask(body)

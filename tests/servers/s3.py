@@ -20,6 +20,8 @@ ACCESS_KEY = "test"
 SECRET_KEY = "testtest"
 REGION = "us-east-1"
 BUCKET = "bucket1"
+BOUNDED = {"access_key_id": "bounded", "secret_access_key": "bounded-secret"}
+"""May read, write and list in SeaweedFS, unless a bucket's policy says no."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,9 @@ def seaweedfs(folder: Path) -> Iterator[S3Server]:
     credentials = [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}]
     actions = ["Admin", "Read", "Write", "List", "Tagging"]
     identity = {"name": "dev", "credentials": credentials, "actions": actions}
-    (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
+    keys = [{"accessKey": BOUNDED["access_key_id"], "secretKey": BOUNDED["secret_access_key"]}]
+    bounded = {"name": "bounded", "credentials": keys, "actions": ["Read", "Write", "List"]}
+    (folder / "s3.json").write_text(json.dumps({"identities": [identity, bounded]}))
     command = [
         binary("weed"),
         f"-logdir={folder}",
@@ -118,14 +122,30 @@ def _takes_puts(port: int) -> bool:
     )
 
 
-def signed_put(port: int, path: str, body: bytes = b"") -> int:
+def deny(server: S3Server, action: str, prefix: str) -> None:
+    """Of SeaweedFS: nobody but an administrator may do *action* below *prefix*, from now on.
+
+    This is the bucket's policy, all of it: it takes the place of the one before.
+    """
+    statement: dict[str, Any] = {"Effect": "Deny", "Principal": "*", "Action": action}
+    bucket = f"arn:aws:s3:::{BUCKET}"
+    if action == "s3:ListBucket":
+        condition = {"StringLike": {"s3:prefix": f"{prefix}/*"}}
+        statement |= {"Resource": bucket, "Condition": condition}
+    else:
+        statement |= {"Resource": f"{bucket}/{prefix}/*"}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    assert signed_put(server.port, f"/{BUCKET}", policy.encode(), query="policy=") == 204
+
+
+def signed_put(port: int, path: str, body: bytes = b"", *, query: str = "") -> int:
     """The status of one PUT, signed by hand (AWS version 4); 0 if nobody answers."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     digest = hashlib.sha256(body).hexdigest()
     headers = {"host": f"127.0.0.1:{port}", "x-amz-content-sha256": digest, "x-amz-date": stamp}
     names = ";".join(headers)
     listed = "".join(f"{name}:{value}\n" for name, value in headers.items())
-    request = f"PUT\n{path}\n\n{listed}\n{names}\n{digest}"
+    request = f"PUT\n{path}\n{query}\n{listed}\n{names}\n{digest}"
     scope = f"{stamp[:8]}/{REGION}/s3/aws4_request"
     to_sign = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
     key = f"AWS4{SECRET_KEY}".encode()
@@ -136,7 +156,7 @@ def signed_put(port: int, path: str, body: bytes = b"") -> int:
         f"AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/{scope},"
         f"SignedHeaders={names},Signature={signature}"
     )
-    return request_status("PUT", port, path, headers=headers, body=body)
+    return request_status("PUT", port, f"{path}?{query}", headers=headers, body=body)
 
 
 def request_status(

@@ -15,8 +15,8 @@ from typing import Any
 
 from lamina.errors import NotFound, Refused
 from lamina.store.address import Address
-from lamina.store.causes import OBSTORE_ERRORS, from_obstore
-from lamina.store.remote import connect
+from lamina.store.causes import OBSTORE_ERRORS, Doing
+from lamina.store.client import connect, failed
 
 PAGE_OBJECTS = 1000
 RETRIES = {"max_retries": 5, "retry_timeout": timedelta(seconds=20)}
@@ -52,7 +52,7 @@ class Bucket:
     def pages(self, after: str = "") -> Iterator[list[FoundObject]]:
         """All objects, or those that the store lists after a name: some ignore it, or have an order
         of their own."""
-        with self._errors(""):
+        with self._errors("", "list"):
             self.requests += 1
             listed = self._client.list(None, offset=after or None, chunk_size=PAGE_OBJECTS)
             for number, page in enumerate(listed):
@@ -88,11 +88,11 @@ class Bucket:
         return f"{self.url}/{path}" if path else self.url
 
     @contextmanager
-    def _errors(self, path: str) -> Iterator[None]:
+    def _errors(self, path: str, doing: Doing = "read") -> Iterator[None]:
         try:
             yield
         except OBSTORE_ERRORS as error:
-            raise from_obstore(error, self.where(path)) from None
+            raise failed(self._client, error, self.where(path), doing) from None
 
 
 class ObjectReader(RawIOBase):

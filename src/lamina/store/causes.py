@@ -9,7 +9,7 @@ query strings, and servers answer with the string they wanted to be signed.
 from __future__ import annotations
 
 import re
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from obstore import exceptions as obs
 
@@ -28,6 +28,8 @@ from lamina.os_errors import from_os_error
 _STATUS = re.compile(r"status code: ([1-5][0-9]{2})\b")
 _CODE = re.compile(
     r"<Code>\s*([A-Za-z0-9_.-]{1,80})\s*</Code>|\"(?:code|reason)\": *\"(\w{1,80})\""
+    r"|\(code: (\w{1,80})\)$",  # of one key of many that were to be deleted
+    re.MULTILINE,
 )
 _TIMEOUT = re.compile(r"(?<!retry_)timed? ?out|kind: Timeout", re.IGNORECASE)
 _CONNECT = re.compile(r"refused|kind: Connect|dns error", re.IGNORECASE)
@@ -41,18 +43,38 @@ _RANGE = re.compile(r"Wanted range starting at|CONTENT_RANGE header: \"bytes 0--
 _METADATA_HOST = re.compile(r"https?://(?:169\.254\.|metadata\.google|\[fd00:ec2::254\])")
 _AGAIN = (StoreUnavailable, "the store asks to try again")
 _DENIED = (AccessDenied, "the store refused the credentials")
+_EXPIRED = (StoreUnavailable, "the credentials have expired")
+_EXPIRED_FOR_GOOD = (AccessDenied, "the session token has expired")
+_NOT_ALLOWED = (AccessDenied, "the store does not allow these credentials to {doing}")
+_SKEWED = (AccessDenied, "the clocks of this machine and of the store are too far apart")
 _NO_BUCKET = (StoreError, "there is no such bucket or container: create it, or correct its name")
 _TOO_SHORT = (SizeMismatch, "the object ends before the wanted range")
 _FULL = (StoreFull, "the store has no room left")
 
 Meaning: TypeAlias = tuple[type[LaminaError], str]
+Doing: TypeAlias = Literal["read", "write", "delete", "list", "use it"]
+
+_RIGHTS: dict[str, dict[str, str]] = {
+    "s3": {
+        "read": "s3:GetObject (and s3:ListBucket: without it, what is not there looks like this)",
+        "write": "s3:PutObject",
+        "delete": "s3:DeleteObject",
+        "list": "s3:ListBucket",
+    },
+    "gs": {
+        "read": "storage.objects.get",
+        "write": "storage.objects.create (and storage.objects.delete, to replace an object)",
+        "delete": "storage.objects.delete",
+        "list": "storage.objects.list",
+    },
+}
 
 # What the code in the server's answer says, whatever the status is.
 _BY_CODE: dict[str, Meaning] = {
     "BadDigest": _AGAIN,
     "ConditionalRequestConflict": _AGAIN,
-    "ExpiredToken": _AGAIN,  # obstore asks for a new one before the next request
-    "ExpiredTokenException": _AGAIN,
+    "ExpiredToken": _EXPIRED,  # those that can be had anew are, before a later request
+    "ExpiredTokenException": _EXPIRED,
     "IncompleteBody": _AGAIN,
     "InternalError": _AGAIN,
     "OperationAborted": _AGAIN,
@@ -66,13 +88,16 @@ _BY_CODE: dict[str, Meaning] = {
     "SlowDownWrite": _AGAIN,
     "Throttling": _AGAIN,
     "ThrottlingException": _AGAIN,
-    "TokenRefreshRequired": _AGAIN,
+    "TokenRefreshRequired": _EXPIRED,
     "XAmzContentSHA256Mismatch": _AGAIN,
     "backendError": _AGAIN,
     "rateLimitExceeded": _AGAIN,
-    "AccessDenied": _DENIED,
+    "AccessDenied": _NOT_ALLOWED,
+    "AuthenticationFailed": _DENIED,
+    "AuthorizationPermissionMismatch": _NOT_ALLOWED,
     "InvalidAccessKeyId": _DENIED,
     "InvalidToken": _DENIED,
+    "RequestTimeTooSkewed": _SKEWED,
     "SignatureDoesNotMatch": _DENIED,
     "ContainerNotFound": _NO_BUCKET,
     "NoSuchBucket": _NO_BUCKET,
@@ -82,7 +107,7 @@ _BY_CODE: dict[str, Meaning] = {
 }
 _BY_STATUS: dict[int, Meaning] = {
     401: _DENIED,
-    403: _DENIED,
+    403: _NOT_ALLOWED,
     404: (NotFound, "no such object"),
     408: _AGAIN,
     409: _AGAIN,
@@ -95,22 +120,48 @@ _BY_CLASS: tuple[tuple[type[Exception], Meaning], ...] = (
     (FileNotFoundError, (NotFound, "no such object")),
     (obs.AlreadyExistsError, (AlreadyExists, "the key is taken")),
     (obs.PreconditionError, (AlreadyExists, "the key is taken")),
-    (obs.PermissionDeniedError, _DENIED),
+    (obs.PermissionDeniedError, _NOT_ALLOWED),
     (obs.UnauthenticatedError, _DENIED),
 )
 OBSTORE_ERRORS = (obs.BaseError, OSError, ValueError)
 """What a call of obstore can raise; a ValueError is its answer to arguments it cannot use."""
 
 
-def from_obstore(error: Exception, where: str) -> LaminaError:
-    """The error of our tree for what obstore raised; it holds no text of the server's."""
+def from_obstore(
+    error: Exception, where: str, doing: Doing = "use it", *, is_fixed: bool = False
+) -> LaminaError:
+    """The error of our tree for what obstore raised; it holds no text of the server's.
+
+    *is_fixed*: the client has a token that nobody can renew in this process.
+    """
     if isinstance(error, OSError) and error.errno:
         return from_os_error(error, error.filename or where)  # a file that was to be uploaded
     text = str(error)
     status, code = _status(text), _code(text)
-    kind, message = _meaning(error, text, status, code)
+    meaning = _meaning(error, text, status, code)
+    if meaning == _EXPIRED and is_fixed:
+        meaning = _EXPIRED_FOR_GOOD
+    message = meaning[1].format(doing=doing)
     said = " ".join(str(part) for part in (status, code) if part)
-    return kind(f"{message} ({said})" if said else message, where=where)
+    advice = _advice(meaning, where, doing)
+    return meaning[0](f"{message} ({said})" if said else message, where=where, advice=advice)
+
+
+def _advice(meaning: Meaning, where: str, doing: Doing) -> str:
+    """What to do about it; empty: what the kind of error says anyway."""
+    if meaning == _SKEWED:
+        return "Set the clock of this machine (NTP), and start again"
+    if meaning == _EXPIRED:
+        return "If nobody renews them, start again with new ones (docs/stores.md)"
+    if meaning == _EXPIRED_FOR_GOOD:
+        return (
+            "It came from an option or a variable, which nobody can renew in a running process: "
+            "start again with a new one, or use credentials that are renewed (docs/stores.md)"
+        )
+    right = _RIGHTS.get(where.partition("://")[0], {}).get(doing, "")
+    if meaning != _NOT_ALLOWED or not right:
+        return ""
+    return f"Give them the right {right} on this bucket or folder (docs/stores.md)"
 
 
 def _meaning(error: Exception, text: str, status: int, code: str) -> Meaning:
@@ -151,4 +202,4 @@ def _status(text: str) -> int:
 
 def _code(text: str) -> str:
     found = _CODE.search(text)
-    return (found[1] or found[2]) if found else ""
+    return (found[1] or found[2] or found[3]) if found else ""

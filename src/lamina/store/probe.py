@@ -12,7 +12,10 @@ from lamina.store.base import Store
 
 
 def probe_store(store: Store, clock: Clock) -> None:
-    """Create one key twice; UnsafeStore unless the second is refused and the first bytes stay."""
+    """Create one key twice; UnsafeStore unless the second is refused and the first bytes stay.
+
+    It is listed and deleted, too: what gc and checkpoints need is refused now, not in a week.
+    """
     key = f"_probe/{new_writer_id(clock)}"
     store.put_if_absent(key, b"first")
     try:
@@ -20,6 +23,8 @@ def probe_store(store: Store, clock: Clock) -> None:
             raise UnsafeStore("the store let a second create-only put succeed", where=store.url)
         if store.get(key) != b"first":
             raise UnsafeStore("a refused create-only put changed the object", where=store.url)
+        if key not in (info.key for info in store.list_folder("_probe").objects):
+            raise UnsafeStore("the store does not list an object that was created", where=store.url)
     finally:
         store.delete(key)
 

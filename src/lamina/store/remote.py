@@ -1,22 +1,24 @@
 """S3, Google Cloud Storage and Azure Blob Storage, through obstore.
 
-obstore's own retries are off: after a lost answer it would repeat a create-only put by itself and
-tell the winner that another writer was first. RetryingStore repeats it, and reads back.
+obstore's own retries are off (NO_RETRIES): after a lost answer it would repeat a create-only put by
+itself and tell the winner that another writer was first. RetryingStore repeats it, and reads back.
 """
 
 from __future__ import annotations
 
 import builtins
-import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import timedelta
-from typing import Any, TypeAlias
+from contextlib import contextmanager, suppress
+from typing import Any
 
-from obstore.store import AzureStore, GCSStore, S3Store
-
-from lamina.errors import AlreadyExists, LaminaError, NotFound, SizeMismatch, StoreError, UsageError
+from lamina.errors import (
+    AlreadyExists,
+    NotFound,
+    SizeMismatch,
+    StoreError,
+    StoreUnavailable,
+)
 from lamina.store.address import Address
 from lamina.store.base import (
     PART_SIZE_BYTES,
@@ -28,27 +30,18 @@ from lamina.store.base import (
     parts_of,
     size_of,
 )
-from lamina.store.causes import OBSTORE_ERRORS, from_obstore
+from lamina.store.causes import OBSTORE_ERRORS, Doing
+from lamina.store.client import connect, failed
 from lamina.store.folders import below, check_prefix
 from lamina.store.readback import create, whole
-
-Client: TypeAlias = S3Store | GCSStore | AzureStore
 
 SORTED_AT_ONCE_MAX = 10_000
 _LETTERS = re.compile(r"[0-9A-Za-z]+")
 CREATE_BYTES_MAX = 64 * 1024 * 1024
 """No log entry, manifest or piece of a log is larger: each is created by one conditional put."""
-NO_RETRIES = {"max_retries": 0, "retry_timeout": timedelta(seconds=60)}
 _PAGE_OBJECTS = 1000
 _PARTS_AT_ONCE = 2
 _PARTS_MAX = 10_000  # S3's limit
-_CLASSES: dict[str, type[S3Store] | type[GCSStore] | type[AzureStore]] = {
-    "s3": S3Store,
-    "gs": GCSStore,
-    "az": AzureStore,
-    "abfs": AzureStore,
-    "abfss": AzureStore,
-}
 
 
 class RemoteStore:
@@ -60,19 +53,19 @@ class RemoteStore:
 
     def __init__(self, url: str, **options: Any) -> None:
         self._address = Address.parse(url)
-        self._client = connect(self._address, options, NO_RETRIES)
+        self._client = connect(self._address, options)
 
     @property
     def url(self) -> str:
         return self._address.url
 
     def get(self, key: str) -> bytes:
-        with self._errors(key):
+        with self._errors(key, "read"):
             return self._client.get(check_key(key)).bytes().to_bytes()
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         check_range(start, length)
-        with self._errors(key):
+        with self._errors(key, "read"):
             data = b""
             if length:  # an empty range is none that HTTP can ask for
                 found = self._client.get_range(check_key(key), start=start, length=length)
@@ -85,12 +78,27 @@ class RemoteStore:
         return data
 
     def head(self, key: str) -> ObjectInfo:
-        with self._errors(key):
-            return ObjectInfo(key, self._client.head(check_key(key))["size"])
+        try:
+            with self._errors(key, "read"):
+                return ObjectInfo(key, self._client.head(check_key(key))["size"])
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            self._ask_why(key)
+            message = f"{error.message}, and then answered a read"
+            raise StoreUnavailable(message, where=error.where) from None
+
+    def _ask_why(self, key: str) -> None:
+        """The error of a read: a refused HEAD has no body, and so no code that says what is wrong.
+
+        It matters: 400 may be a request that nobody can answer, or a token that has expired.
+        """
+        with suppress(SizeMismatch), self._errors(key, "read"):
+            self._client.get_range(check_key(key), start=0, length=1)
 
     def put(self, key: str, data: Data) -> None:
         check_key(key)
-        with self._errors(key):
+        with self._errors(key, "write"):
             size = size_of(data)
             if size <= PART_SIZE_BYTES:
                 self._client.put(key, whole(data), use_multipart=False)
@@ -115,7 +123,7 @@ class RemoteStore:
         create(self, key, data, attempt=lambda: self._create(key, data))
 
     def _create(self, key: str, data: Data) -> None:
-        with self._errors(key):
+        with self._errors(key, "write"):
             if self._created_at_once(key, size_of(data)):
                 self._client.put(key, whole(data), mode="create", use_multipart=False)
                 return
@@ -156,7 +164,7 @@ class RemoteStore:
         yield from sorted(found, key=lambda info: info.key)
 
     def _pages(self, prefix: str, after: str) -> Iterator[builtins.list[ObjectInfo]]:
-        with self._errors(prefix):
+        with self._errors(prefix, "list"):
             offset = safe_offset(prefix, after)
             for page in self._client.list(prefix or None, offset=offset, chunk_size=_PAGE_OBJECTS):
                 yield [ObjectInfo(each["path"], each["size"]) for each in page]
@@ -174,7 +182,7 @@ class RemoteStore:
     def list_folder(self, prefix: str = "") -> Folder:
         """Some servers (SeaweedFS) name a folder for a while after its last object is deleted."""
         prefix = check_prefix(prefix)
-        with self._errors(prefix):
+        with self._errors(prefix, "list"):
             found = self._client.list_with_delimiter(prefix or None)
         objects = [ObjectInfo(each["path"], each["size"]) for each in found["objects"]]
         folders = [path.rstrip("/").rpartition("/")[2] for path in found["common_prefixes"]]
@@ -182,22 +190,22 @@ class RemoteStore:
 
     def delete(self, key: str) -> None:
         try:
-            with self._errors(key):
+            with self._errors(key, "delete"):
                 self._client.delete(check_key(key))
         except NotFound:
             return  # Azure and Google say so; S3 does not
 
     def copy(self, source: str, target: str) -> None:
-        with self._errors(source):
+        with self._errors(source, "write"):
             self._client.copy(check_key(source), check_key(target))
 
     @contextmanager
-    def _errors(self, key: str) -> Iterator[None]:
+    def _errors(self, key: str, doing: Doing) -> Iterator[None]:
         try:
             yield
         except OBSTORE_ERRORS as error:
             # `from None`: the original text may hold what must not reach a log.
-            raise from_obstore(error, self._where(key)) from None
+            raise failed(self._client, error, self._where(key), doing) from None
         except BaseException as error:
             if type(error).__name__ != "PanicException":
                 raise
@@ -224,41 +232,6 @@ def safe_offset(prefix: str, after: str) -> str | None:
     found = _LETTERS.match(after, len(start))
     letters = found[0].rstrip("0Aa") if found else ""  # their predecessors are no letters
     return f"{start}{letters[:-1]}{chr(ord(letters[-1]) - 1)}" if letters else None
-
-
-def connect(address: Address, options: dict[str, Any], retry: Any) -> Client:
-    """A client of obstore; *retry* is what it tries again by itself."""
-    settings = {**address.options, **options, "prefix": address.prefix or None}
-    _check_endpoint(settings, address)
-    try:
-        return _CLASSES[address.scheme](address.bucket, retry_config=retry, **settings)
-    except (*OBSTORE_ERRORS, TypeError) as error:
-        raise _bad_option(error, address, options) from None
-
-
-def _check_endpoint(settings: dict[str, Any], address: Address) -> None:
-    """Without a scheme the client breaks down at the first request."""
-    named = settings.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL", "http://")
-    if not str(named).lower().startswith(("http://", "https://")):
-        raise UsageError(
-            "the endpoint begins with http:// or https://",
-            where=address.url,
-            advice="Correct the option endpoint, or the variable AWS_ENDPOINT_URL",
-        )
-
-
-def _bad_option(error: Exception, address: Address, options: dict[str, Any]) -> LaminaError:
-    """Names only: the value of an option may be a secret."""
-    text = str(error).partition("\n")[0]
-    unknown = [name for name in options if f"'{name}'" in text and "not valid" in text]
-    given = ", ".join(sorted(options)) or "none"
-    if unknown:
-        message = f"a store of {address.scheme}:// has no option {unknown[0]!r}"
-    elif "must be specified" in text:
-        message = f"an option is missing: {text.rpartition(': ')[2]}"
-    else:
-        message = f"an option has a value that the store client refuses; given are: {given}"
-    return UsageError(message, where=address.url)
 
 
 def _part_size(size: int) -> int:
