@@ -147,7 +147,10 @@ LOCAL = {
 }
 LIMITS = Limits(rows=15)
 REMOTE = os.environ.get("LAMINA_WORKSPACE") == "remote"
-"""Whether homes are in an object store."""
+"""Whether homes are in an object store, unless a test says otherwise."""
+
+HOMES: dict[Path, Store] = defaultdict(MemoryStore)
+"""Remote homes, by the folder that a local one would have."""
 
 PROCESSES = count(1)
 """Each has chance of its own."""
@@ -189,8 +192,7 @@ class World:
     )
     home_name: str = "home"
     tables: dict[str, MemoryTable] = field(default_factory=lambda: defaultdict(MemoryTable))
-    home_stores: dict[str, Store] = field(default_factory=lambda: defaultdict(MemoryStore))
-    """Of remote homes, by their names."""
+    is_remote: bool = REMOTE
 
     @property
     def home(self) -> Path:
@@ -213,12 +215,17 @@ class World:
         times = dict.fromkeys(self.plan.delays_us, "ts")
         return InProcessRunner(self.read, self.streams, times, fail_point)
 
-    def space(self, clock: Clock) -> Workspace:
-        if not REMOTE:
+    def space(self, clock: Clock, store: Store) -> Workspace:
+        """Where the pipeline lives; tasks of a remote home do not see the driver's disk."""
+        if not self.is_remote:
             return LocalWorkspace(self.home, clock)
-        place = Held(self.home_stores[self.home_name])
-        saved = Held(self.store)
-        return RemoteWorkspace(place, self.home, clock, saved=saved, tasks_here=False)
+        place, saved = Held(HOMES[self.home]), Held(store)
+        return RemoteWorkspace(place, self.scratch, clock, saved=saved, tasks_here=False)
+
+    @property
+    def scratch(self) -> Path:
+        """Of the driver of a remote home."""
+        return self.home
 
     def open(
         self,
@@ -236,7 +243,7 @@ class World:
             settings = replace(settings, partitions=partitions)
         return open_engine(
             self.plan,
-            space=self.space(clock),
+            space=self.space(clock, store or self.store),
             store=store or self.store,
             runner=self.runner(fail_point),
             sources=self.sources(),

@@ -58,7 +58,7 @@ def open_partition(
         before = {run.name for run in partition.runs}
         partition = compact_runs(partition, chosen, folder)  # it may take in more than was chosen
         (made,) = (run for run in partition.runs if run.name not in before)
-        sent = work.space.send_run(made)
+        sent = work.space.send_run(operator.name, made)
         compacted.append(CompactedRuns(operator.name, made.inputs, made.name, sent.key, sent.data))
     return partition, tuple(compacted)
 

@@ -58,7 +58,7 @@ class TaskSpace(Protocol):
         """Before its runs are opened: the lists of an operator, of all partitions."""
         ...
 
-    def send_run(self, run: Run) -> SentRun:
+    def send_run(self, operator: str, run: Run) -> SentRun:
         """How the driver gets a compacted run, if it does not see the file."""
         ...
 

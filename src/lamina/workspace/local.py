@@ -96,7 +96,7 @@ class LocalTaskSpace:
     def receive(self, operator: str, runs: Sequence[Sequence[RunRef]]) -> None:
         """They are where the driver sees them."""
 
-    def send_run(self, run: Run) -> SentRun:  # noqa: ARG002
+    def send_run(self, operator: str, run: Run) -> SentRun:  # noqa: ARG002
         return SentRun()  # the driver sees the file
 
     def stage(self, attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> tuple[Staged, ...]:

@@ -32,7 +32,7 @@ class OpenRunFiles:
 
     def open(self, path: Path) -> Run:
         with typed_errors(path):
-            stamp = _stamp(path)
+            stamp = stamp_of(path)
         known = self._runs.pop(path, None)
         if known is None or known[0] != stamp:
             for stale in list(self._stale()):
@@ -46,7 +46,7 @@ class OpenRunFiles:
         here = []
         for path, (stamp, _) in list(self._runs.items()):
             try:
-                is_same = _stamp(path) == stamp
+                is_same = stamp_of(path) == stamp
             except OSError:  # it cannot be asked for: then it is opened anew, and that says why
                 is_same = False
             if is_same:
@@ -56,6 +56,6 @@ class OpenRunFiles:
         yield from here[: max(0, len(here) + 1 - self._open_max)]
 
 
-def _stamp(path: Path) -> Stamp:
+def stamp_of(path: Path) -> Stamp:
     found = path.stat()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -6,15 +6,14 @@ not what it should be, is fetched again; what cannot be kept is used from memory
 
 from __future__ import annotations
 
-import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 
-from lamina.disk.folders import remove_tree
 from lamina.format.canonical import sha256_hex
 
 STALE_MAX = 64
@@ -30,7 +29,6 @@ class Cache:
     """The files of one operator."""
 
     def __init__(self, folder: Path, operator: str) -> None:
-        self._process = folder
         self._folder = folder / sha256_hex(operator.encode())[:16]
 
     @property
@@ -42,21 +40,25 @@ class Cache:
         ending = ".run" if name.endswith(".run") else ".wal"
         return self._folder / f"{sha256_hex(name.encode())[:32]}{ending}"
 
-    def get(self, name: str, fetch: Callable[[], bytes], sha256: str = "") -> pa.Buffer:
+    def get(self, name: str, fetch: Callable[[], bytes]) -> pa.Buffer:
         """The bytes called *name*: mapped, or in memory if they cannot be kept."""
         path = self.file(name)
-        if not path.exists():
+        if not path.is_file():
             data = fetch()
             if not self.put(name, data):
                 return pa.py_buffer(data)
         try:
-            found = pa.memory_map(str(path), "r").read_buffer()
+            return pa.memory_map(str(path), "r").read_buffer()
         except (OSError, pa.ArrowException):
             return pa.py_buffer(fetch())
-        if sha256 and hashlib.sha256(found).hexdigest() != sha256:
-            self.drop(name)
-            return pa.py_buffer(fetch())
-        return found
+
+    def adopt(self, name: str, path: Path) -> None:
+        """Keep a file that was made here; it only saves time, so it may as well fail."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            path.replace(self.file(name))
+        except OSError:
+            path.unlink(missing_ok=True)
 
     def put(self, name: str, data: bytes) -> bool:
         """Keep some bytes; False if there is no room, or no folder."""
@@ -67,18 +69,23 @@ class Cache:
             aside.write_bytes(data)
             aside.replace(path)
         except OSError:  # full, or not writable: the cache only saves time
-            aside.unlink(missing_ok=True) if path.parent.exists() else None
+            self._discard(aside)
             return False
         return True
+
+    @staticmethod
+    def _discard(path: Path) -> None:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
 
     def has(self, name: str) -> bool:
         return self.file(name).exists()
 
     def drop(self, name: str) -> None:
-        self.file(name).unlink(missing_ok=True)
+        self._discard(self.file(name))
 
     def keep_only(self, names: Iterable[str]) -> None:
-        """Now and then: files that no list names any more go, and folders of earlier drivers."""
+        """Now and then: files that no list names any more go."""
         kept = {self.file(name).name for name in names}
         try:
             found = [each for each in self._folder.iterdir() if each.name not in kept]
@@ -87,12 +94,3 @@ class Cache:
                     file.unlink(missing_ok=True)
         except OSError:
             return  # there is no folder, or it is not ours
-
-    def drop_others(self) -> None:
-        """Folders of earlier drivers of this home."""
-        try:
-            for each in self._process.parent.iterdir():
-                if each.name != self._process.name:
-                    remove_tree(each)
-        except OSError:
-            return

@@ -107,7 +107,10 @@ class PieceLog:
         while not self._created(piece):
             theirs = self._find(piece.sequence)
             slot = None if theirs is None else _slot(theirs)
-            match judge_slot(generation, claiming=piece.is_claim, mine=False, theirs=slot):
+            mine = theirs == piece
+            match judge_slot(generation, claiming=piece.is_claim, mine=mine, theirs=slot):
+                case Verdict.DONE:
+                    break
                 case Verdict.NEXT:
                     assert theirs is not None, "it has been judged"
                     self._note(theirs)

@@ -75,10 +75,12 @@ class RemoteWorkspace(LocalWorkspace):
         tasks_here: bool = True,
         take_over: bool = False,
         patience_s: float = PATIENCE_S,
+        carried_bytes: int = CARRIED_BYTES_MAX,
     ) -> None:
         """*saved* is where checkpoints are; *tasks_here* says that tasks see this machine's disk.
 
-        With *take_over* a person has said that the process on another machine has ended.
+        With *take_over* a person has said that the process on another machine has ended. What is
+        larger than *carried_bytes* is put into the store by its task.
         """
         self._clock = clock or SystemClock()
         self._place, self._saved = place, saved or place
@@ -90,6 +92,7 @@ class RemoteWorkspace(LocalWorkspace):
         self.staged = RemoteStaged(self._store, self._remote)
         self._tasks_here = tasks_here
         self._takes_over = take_over
+        self._carried_bytes = carried_bytes
         self._generation = 0
         self._shared: set[str] = set()  # run files that are in the store, by their name
 
@@ -180,7 +183,7 @@ class RemoteWorkspace(LocalWorkspace):
             scratch=str(self._home),
             state_folder=str(self.run_files.path),
             is_here=self._tasks_here,
-            carried_max=min(CARRIED_BYTES_MAX, CARRIED_SUM_MAX // max(1, writers)),
+            carried_max=min(self._carried_bytes, CARRIED_SUM_MAX // max(1, writers)),
         )
 
     def send(
@@ -285,7 +288,7 @@ class RemoteWorkspace(LocalWorkspace):
             return Origin(entry.path, 0, entry.size, sha256=entry.sha256 or "", is_saved=True)
         path = Path(ref.path)
         if path.name not in self._shared:
-            if ref.size <= CARRIED_BYTES_MAX and budget.take(ref.size):
+            if ref.size <= self._carried_bytes and budget.take(ref.size):
                 return Origin("", 0, ref.size, data=path.read_bytes())
             self._store.put(merged_key(self._generation, path.name), path)
             self._shared.add(path.name)

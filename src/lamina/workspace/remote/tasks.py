@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lamina.errors import DigestMismatch, NotFound, NotShared, SizeMismatch, WalDamaged
+from lamina.errors import DigestMismatch, LaminaError, NotFound, NotShared, SizeMismatch, WalDamaged
 from lamina.format.canonical import sha256_hex
 from lamina.format.commit import WalRange
 from lamina.format.home_names import OWN, CoreSegment, segment_path, staged_path
@@ -33,7 +33,7 @@ from lamina.format.wal import (
 )
 from lamina.state.local import RunFolder
 from lamina.state.run import Run, run_of_batch
-from lamina.state.run_file import open_run, read_run
+from lamina.state.run_file import check_run, open_run, read_run
 from lamina.store.base import Store
 from lamina.wal.runs import serialize
 from lamina.workspace.local import LocalTaskSpace
@@ -46,6 +46,7 @@ from lamina.workspace.model import (
     SentRun,
     Staged,
 )
+from lamina.workspace.open_files import OpenRunFiles, Stamp, stamp_of
 from lamina.workspace.remote.cache import Cache, cache_folder
 from lamina.workspace.remote.files import write_whole
 from lamina.workspace.remote.places import StorePlace
@@ -53,6 +54,11 @@ from lamina.workspace.staging import repeated_columns
 
 CARRIED_BYTES_MAX = 64 * 1024
 """What is larger is put into the store by its task."""
+
+
+_OPEN = OpenRunFiles()
+_PROVEN: dict[Path, Stamp] = {}
+"""Of this process: files of the cache that were looked at as a whole, and how they were then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,15 +144,20 @@ class RemoteTaskSpace:
         folder.mkdir(parents=True, exist_ok=True)
         return _NamedFolder(folder, Path(self.state_folder))
 
-    def send_run(self, run: Run) -> SentRun:
+    def send_run(self, operator: str, run: Run) -> SentRun:
         if self.is_here:
             return SentRun()
         assert run.path is not None, "a compacted run is a file"
-        if run.size <= self.carried_max:
-            return SentRun(data=run.path.read_bytes())
+        small = run.size <= self.carried_max
+        sent = SentRun(data=run.path.read_bytes()) if small else SentRun(self._shared(run))
+        self._cache(operator).adopt(run.name, run.path)
+        return sent
+
+    def _shared(self, run: Run) -> str:
+        assert run.path is not None, "a compacted run is a file"
         key = merged_key(self.generation, Path(run.name).name)
         self._store.put(key, run.path)
-        return SentRun(key)
+        return key
 
     # output
 
@@ -198,16 +209,16 @@ class RemoteTaskSpace:
         return Cache(cache_folder(self.home_id, self.process), operator)
 
     def _run_file(self, ref: RunRef, origin: Origin, operator: str) -> Run:
-        own = self.run_files.path / Path(ref.path).name
-        if own.exists():  # this machine has made it
-            return replace(open_run(own), name=ref.name)
-        store = self.saved if origin.is_saved else self.place
-        data = self._cache(operator).get(
-            ref.name,
-            lambda: origin.data or _proven_run(store.open(), origin, ref.name),
-            origin.sha256,
-        )
-        return replace(read_run(data, ref.name), name=ref.name)
+        """In the cache, or fetched into it; in memory, if there is no room."""
+        cache = self._cache(operator)
+        path = cache.file(ref.name)
+        if not _is_proven(path, origin):
+            store = self.saved if origin.is_saved else self.place
+            data = origin.data or _fetched(store.open(), origin, ref.name)
+            if not cache.put(ref.name, data):
+                return replace(read_run(pa.py_buffer(data), ref.name), name=ref.name)
+            _PROVEN[path] = stamp_of(path)
+        return replace(_OPEN.open(path), name=ref.name)
 
     def _record(self, ref: RunRef, origin: Origin, operator: str) -> Run:
         """A run that is a record of the log: in the cache, or a range of its object."""
@@ -254,13 +265,31 @@ def proven(data: bytes, file: Staged, url: str) -> bytes:
     return data
 
 
-def _proven_run(store: Store, origin: Origin, where: str) -> bytes:
+def _fetched(store: Store, origin: Origin, where: str) -> bytes:
     data = store.get(origin.key)
     if len(data) != origin.size:
         raise SizeMismatch(f"{origin.size} bytes are named, {len(data)} are there", where=where)
     if origin.sha256 and hashlib.sha256(data).hexdigest() != origin.sha256:
         raise DigestMismatch("the run is not the one that was written", where=where)
     return data
+
+
+def _is_proven(path: Path, origin: Origin) -> bool:
+    """Whether a file of the cache is what it was, or is found to be now; a bad one goes."""
+    try:
+        stamp = stamp_of(path)
+        if _PROVEN.get(path) == stamp:
+            return True
+        if not origin.sha256:
+            check_run(open_run(path))
+        elif hashlib.sha256(path.read_bytes()).hexdigest() != origin.sha256:
+            path.unlink()
+            return False
+    except (OSError, LaminaError):
+        _PROVEN.pop(path, None)
+        return False
+    _PROVEN[path] = stamp
+    return True
 
 
 def _payload(data: pa.Buffer, ref: RunRef, segment_header: bytes) -> pa.Buffer | None:
