@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 
 from tests.machines.boot import OWN
@@ -171,6 +172,14 @@ class Machine:
             stream.close()
         self._holder = None
 
+    def kill_processes(self) -> None:
+        """All of them, and the machine stays on: who is connected hears of it."""
+        for pid in self.processes():
+            _signal(pid, signal.SIGKILL)
+        for process in self._started:
+            process.wait()
+        self._started.clear()
+
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Every process stands still. The network still takes what is sent there."""
@@ -191,7 +200,7 @@ class Network:
     """A switch, and the machines at its ports."""
 
     switch: Switch
-    visible: Sequence[Path] = ()  # beside what is not in a folder that each machine has for itself
+    visible: Sequence[Path] = ()  # though in a folder that each machine has for itself
     machines: dict[str, Machine] = field(default_factory=dict)
 
     def add(self, name: str, shared: Sequence[Path] = ()) -> Machine:
@@ -199,26 +208,26 @@ class Network:
         port = len(self.machines) + 1
         return self.machines.setdefault(name, Machine(name, port, self, shared))
 
-    def links(self, name: str, other: str | None = None) -> list[Link]:
-        """Of one machine with another, or with all others."""
-        names = [other] if other else [each for each in self.machines if each != name]
-        port = self.machines[name].port
-        return [self.switch.link(port, self.machines[each].port) for each in names]
+    def links(self, *names: str) -> list[Link]:
+        """Of one machine with another, or with all others; all links without a name."""
+        ports = {self.machines[name].port for name in names}
+        every = combinations((machine.port for machine in self.machines.values()), 2)
+        return [self.switch.link(*pair) for pair in every if ports <= set(pair)]
 
     @contextmanager
-    def cut(self, name: str, other: str | None = None) -> Iterator[list[Link]]:
+    def cut(self, *names: str) -> Iterator[list[Link]]:
         """Frames vanish in both directions; connections stay, as far as both ends know."""
-        yield from _changed(self.links(name, other), is_cut=True)
+        yield from _changed(self.links(*names), is_cut=True)
 
     @contextmanager
-    def slow(self, name: str, other: str | None = None, *, by_s: float) -> Iterator[list[Link]]:
+    def slow(self, *names: str, by_s: float) -> Iterator[list[Link]]:
         """Each way takes so much longer."""
-        yield from _changed(self.links(name, other), delay_s=by_s)
+        yield from _changed(self.links(*names), delay_s=by_s)
 
     @contextmanager
-    def lossy(self, name: str, other: str | None = None, *, share: float) -> Iterator[list[Link]]:
+    def lossy(self, *names: str, share: float) -> Iterator[list[Link]]:
         """So many of the frames are lost."""
-        yield from _changed(self.links(name, other), loss=share)
+        yield from _changed(self.links(*names), loss=share)
 
 
 def _changed(links: list[Link], **changed: float) -> Iterator[list[Link]]:
@@ -241,7 +250,7 @@ def running_network(*, visible: Sequence[Path] = (), seed: int = 0) -> Iterator[
     switch = Switch(random.Random(seed))
     thread = threading.Thread(target=switch.serve, daemon=True)
     thread.start()
-    network = Network(switch, (*_hidden(python), *visible))
+    network = Network(switch, [*_hidden((*python, *visible))])
     try:
         yield network
     finally:

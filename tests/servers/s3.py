@@ -53,38 +53,45 @@ class S3Server:
 @contextmanager
 def seaweedfs(folder: Path) -> Iterator[S3Server]:
     port, master, volume, filer, iceberg = (free_port() for _ in range(5))
-    (folder / "data").mkdir()
+    command = seaweedfs_command(
+        folder, port=port, master=master, volume=volume, filer=filer, iceberg=iceberg
+    )
+    with running(command, folder=folder, ready=lambda: takes_puts(port)) as process:
+        yield S3Server(port, iceberg, master, filer, process)
+
+
+def seaweedfs_command(
+    folder: Path, address: str = "127.0.0.1", *, port: int, iceberg: int = 0, **ports: int
+) -> list[str]:
+    """All of it in one process that keeps its data in *folder*; *ports* are of its parts."""
+    (folder / "data").mkdir(exist_ok=True)
     credentials = [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}]
     actions = ["Admin", "Read", "Write", "List", "Tagging"]
     identity = {"name": "dev", "credentials": credentials, "actions": actions}
     keys = [{"accessKey": BOUNDED["access_key_id"], "secretKey": BOUNDED["secret_access_key"]}]
     bounded = {"name": "bounded", "credentials": keys, "actions": ["Read", "Write", "List"]}
     (folder / "s3.json").write_text(json.dumps({"identities": [identity, bounded]}))
-    command = [
+    return [
         binary("weed"),
         f"-logdir={folder}",
         "server",
         f"-dir={folder / 'data'}",
-        "-ip=127.0.0.1",
-        "-ip.bind=127.0.0.1",
-        f"-master.port={master}",
+        f"-ip={address}",
+        f"-ip.bind={address}",
+        *(f"-{part}.port={number}" for part, number in ports.items()),
         "-master.volumeSizeLimitMB=64",
         "-master.electionTimeout=1s",
         "-master.heartbeatInterval=300ms",
         "-master.telemetry=false",
-        f"-volume.port={volume}",
         "-volume.max=50",
         "-volume.preStopSeconds=0",
         "-filer",
-        f"-filer.port={filer}",
         "-s3",
         f"-s3.port={port}",
         f"-s3.port.iceberg={iceberg}",
         "-s3.port.lance=0",
         f"-s3.config={folder / 's3.json'}",
     ]
-    with running(command, folder=folder, ready=lambda: _takes_puts(port)) as process:
-        yield S3Server(port, iceberg, master, filer, process)
 
 
 def table_bucket(server: S3Server, name: str) -> None:
@@ -101,7 +108,7 @@ def ministack(folder: Path) -> Iterator[S3Server]:
     port = free_port()
     # Without BIND_HOST it listens on every interface.
     env = {"BIND_HOST": "127.0.0.1", "IOT_MTLS_ENABLED": "0", "GATEWAY_PORT": str(port)}
-    with running([binary("ministack")], folder=folder, env=env, ready=lambda: _takes_puts(port)):
+    with running([binary("ministack")], folder=folder, env=env, ready=lambda: takes_puts(port)):
         yield S3Server(port)
 
 
@@ -111,11 +118,11 @@ def rclone(folder: Path) -> Iterator[S3Server]:
     (folder / "root" / BUCKET).mkdir(parents=True)
     command = [binary("rclone"), "serve", "s3", "--addr", f"127.0.0.1:{port}"]
     command += ["--auth-key", f"{ACCESS_KEY},{SECRET_KEY}", "--config", "", str(folder / "root")]
-    with running(command, folder=folder, ready=lambda: _takes_puts(port)):
+    with running(command, folder=folder, ready=lambda: takes_puts(port)):
         yield S3Server(port)
 
 
-def _takes_puts(port: int) -> bool:
+def takes_puts(port: int) -> bool:
     """Ready is not an open port: the bucket is there and a first put succeeds."""
     return signed_put(port, f"/{BUCKET}") in (200, 409) and (
         signed_put(port, f"/{BUCKET}/ready") == 200

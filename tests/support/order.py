@@ -9,6 +9,7 @@ from __future__ import annotations
 
 LONGEST = (  # seconds on two busy cores, when this was last measured
     "tests/spark/test_kills_on_spark.py",  # 160
+    "tests/spark/test_remote_cluster.py",  # 150
     "tests/spark/test_systems.py",  # 110
     "tests/spark/test_cli_run.py",  # 95
     "tests/spark/test_groups_of_changes.py",  # 90
