@@ -96,9 +96,10 @@ def put_tables(folder: Path, items: list[dict[str, Any]] = ITEM_ROWS) -> None:
         csv.writer(file).writerows([("kind", "weight"), *KIND_ROWS])
 
 
-def views(spark: Any, folder: Path) -> None:
+def views(spark: Any, folder: Path, *, payments: bool = True) -> None:
     spark.read.schema(ORDERS).json(f"{folder}/orders/in").createOrReplaceTempView("o")
-    spark.read.schema(PAYMENTS).json(f"{folder}/payments/in").createOrReplaceTempView("p")
+    if payments:
+        spark.read.schema(PAYMENTS).json(f"{folder}/payments/in").createOrReplaceTempView("p")
     spark.read.schema(ITEMS).json(f"{folder}/items").createOrReplaceTempView("items")
     kinds = spark.read.schema(KINDS).option("header", "true").csv(f"{folder}/kinds.csv")
     kinds.createOrReplaceTempView("kinds")

@@ -38,6 +38,7 @@ from lamina.pipeline.model import (
     KeyedFunction,
     Pipeline,
     Stream,
+    Values,
 )
 from lamina.pipeline.select import Select, read_select
 
@@ -157,6 +158,8 @@ def _stream(pipeline: Pipeline, name: str, file: str) -> Shape:
         return _keyed(stream, stream.python)
     if stream.join is not None:
         return _join(stream, stream.join)
+    if stream.values is not None:
+        return _values(stream, stream.values)
     aggregate = keeps_state(select)
     emit = stream.emit or (Emit.ON_UPDATE if aggregate else None)
     said = "every new row, once" if select.distinct else emit.value if emit else ""
@@ -247,6 +250,25 @@ def _table_join(stream: Stream, of: JoinOf) -> Shape:
         "keys": [of.on or ", ".join(of.using)],
         "window": None,
         "emit": "every row, at once, with the version of the table that the epoch has",
+        "kept": None,
+        "over_changes": False,
+    }
+
+
+def _values(stream: Stream, of: Values) -> Shape:
+    """Values of queries inside expressions: a part of what reads them."""
+    tables = "".join(f", and the table {name}" for name in dict.fromkeys(of.tables))
+    at_once = "every row, at once"
+    said = f"{at_once}, with the version of the table that the epoch has" if tables else at_once
+    return {
+        "name": stream.name,
+        "block_of": stream.block_of or None,
+        "reads": f"{of.left}{tables}",
+        "inputs": [of.left],
+        "kind": "stateless",
+        "keys": [],
+        "window": None,
+        "emit": said,
         "kept": None,
         "over_changes": False,
     }

@@ -25,6 +25,8 @@ from lamina.pipeline.lateness import split_lateness
 from lamina.pipeline.model import NOWHERE, START, Emit, Lateness, Stream
 from lamina.pipeline.ranks import limit_in
 from lamina.pipeline.refused_words import REFUSED
+from lamina.pipeline.scalar_blocks import ValueBlocks, check_values
+from lamina.pipeline.scalars import Scalar, read_scalars, with_references
 from lamina.pipeline.select import Select, block_name, read_select, reads_of
 from lamina.pipeline.subqueries import joins_of, read_subqueries, without
 from lamina.pipeline.table_joins import check_ttl, with_table
@@ -94,9 +96,9 @@ class _Query:
             yield from self._union(script, words, parts, scope)
             return
         block = self._cut(script, self.stream.name, words, scope)
-        select, whole = self._select(block, scope)
-        if select.joins:
-            yield from self._joined(block, select, scope, whole)
+        select, whole, scalars = self._select(block, scope)
+        if select.joins or scalars:
+            yield from self._joined(block, select, scope, whole, scalars)
             return
         if select.inner:
             yield from self._inner(
@@ -104,17 +106,25 @@ class _Query:
             )
         yield block
 
-    def _select(self, block: Stream, scope: Mapping[str, str]) -> tuple[Select, Script]:
-        """A SELECT with its joins, also those that stand in WHERE; and all of its text."""
+    def _select(
+        self, block: Stream, scope: Mapping[str, str]
+    ) -> tuple[Select, Script, tuple[Scalar, ...]]:
+        """A SELECT with its joins, also those of WHERE; all of its text; and what is a value."""
         script = self._script_of(block)
+        scalars = read_scalars(script, tables={*block.tables} - {*scope})
+        if scalars:
+            block = replace(block, select=with_references(script, scalars))
+            script = self._script_of(block)
         asked = read_subqueries(script)
-        if not asked:
-            return read_select(block, self.file), script
+        if not asked and not scalars:
+            return read_select(block, self.file), script, ()
         plain = replace(block, select=without(script, asked), joined=block.name)
         select = read_select(plain, self.file)
+        if scalars:
+            check_values(select, scalars)
         first, joins = joins_of(script, asked, select.own)
         reads = reads_of(first, joins, dict(scope), block.name)
-        return replace(select, first=first, joins=joins, reads=reads), script
+        return replace(select, first=first, joins=joins, reads=reads), script, scalars
 
     def _script(self) -> Script:
         return self._script_of(self.stream)
@@ -184,7 +194,12 @@ class _Query:
         yield replace(whole, union=tuple(names))
 
     def _joined(
-        self, block: Stream, select: Select, scope: Mapping[str, str], script: Script
+        self,
+        block: Stream,
+        select: Select,
+        scope: Mapping[str, str],
+        script: Script,
+        scalars: tuple[Scalar, ...],
     ) -> Iterator[Stream]:
         """A block for each join, after those of subqueries; then what is computed of them."""
         assert select.first is not None
@@ -194,15 +209,20 @@ class _Query:
                 yield from self._inner(script, name, table.inner, scope, is_named=True)
         left, before = select.reads[0], select.first.words
         check_ttl(select, block.tables)
+        values = ValueBlocks(self._script_of(block), block, select, scalars)
         for number, clause in enumerate(select.joins):
             last = f" {number + 1}" if len(select.joins) > 1 else ""
             name = block_name(block.name, f"join{last}")
             before = (*before, *clause.words)
             of = join_of(select, clause, left, select.reads[number + 1], script=script)
-            of = with_table(of, clause, select, block.tables)
+            of = values.kept_by(with_table(of, clause, select, block.tables))
             cut = self._cut(script, name, before, scope)
             yield replace(cut, join=of, scope=(), variables=block.variables)
             left = name
+        for each in values.blocks(left, scope):
+            is_query = each.join is None and each.values is None
+            yield from _Query(each, self.file, self.depth + 1).blocks() if is_query else (each,)
+            left = left if is_query else each.name
         yield replace(block, select=text_over_join(select), joined=left)
 
     def _cut(self, script: Script, name: str, words: Words, scope: Mapping[str, str]) -> Stream:
@@ -315,6 +335,8 @@ def _with_emits(blocks: list[Stream], file: str) -> list[Stream]:
         if keeps_state(select) or emit.emit is None:
             continue
         inside = [name for name in select.reads if _has_groups(name, selects)]
+        if block.join is not None and block.join.is_value and emit.emit is Emit.ON_WINDOW_CLOSE:
+            inside = [name for name in inside if name in inside[:1] or selects[name].keys]
         for name in inside:
             emits[name] = emits[name] if emits[name].emit else emit
         emits[block.name] = EmitClause() if inside else emit

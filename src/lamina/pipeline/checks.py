@@ -45,6 +45,7 @@ from lamina.pipeline.select import Select, read_select
 from lamina.pipeline.shapes import Shape, check_key_types
 from lamina.pipeline.source_checks import check_source
 from lamina.pipeline.table_joins import check_tables, check_tables_are_read, unknown_input
+from lamina.pipeline.table_values import check_values
 from lamina.pipeline.tokens import bad_at, did_you_mean
 from lamina.pipeline.updates import (
     ADVICE,
@@ -222,6 +223,9 @@ class _Checks:
         changing, updating = self._changing_input(stream.name), self._updating_input(stream.name)
         if stream.join is not None:
             self._check_join(stream, updating)
+            return
+        if stream.values is not None:
+            check_values(stream.values, changing or updating, self._file)
             return
         if stream.python is not None:
             check_python(stream, updating, changing, self._sources_of(stream.name), self.bad)

@@ -51,6 +51,12 @@ def words_of(
             for text in (stream.select, stream.join.where)
             for word in read_script(text, stream.name).words
         )
+    if stream.values is not None:
+        words = tuple(
+            word
+            for _, text in stream.values.columns
+            for word in read_script(text, stream.name).words
+        )
     texts: list[Json] = [
         f"'{word.text}'" if word.is_string else word.text if word.is_quoted else word.text.lower()
         for word in words

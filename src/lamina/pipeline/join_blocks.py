@@ -14,8 +14,8 @@ _NAMED = "Name the columns, or write x.* for all columns of one table"
 def join_of(select: Select, clause: JoinClause, left: str, right: str, *, script: Script) -> JoinOf:
     """One join of a SELECT, of what is *left* of it and a table; *script* has its subqueries."""
     assert select.first is not None
-    is_first = clause is select.joins[0]
-    later = select.joins[select.joins.index(clause) + 1 :]
+    is_first = clause is next(iter(select.joins), clause)
+    later = select.joins[select.joins.index(clause) + 1 :] if clause in select.joins else ()
     # A row that WHERE leaves out may be the partner of one that comes out without it: not sooner.
     has_where = clause.kind is JoinKind.INNER and not any(each.kind.judges_right for each in later)
     has_where &= not clause.asof.is_asof  # it may leave out the version that a row has
@@ -33,10 +33,11 @@ def join_of(select: Select, clause: JoinClause, left: str, right: str, *, script
         script.place(where[0].start if where else 0),
         select.state_ttl_us,
         tuple(sorted({word.text.lower() for word in script.words if word.is_name})),
-        tuple(sorted(_whole(select))),
+        tuple(sorted(whole_tables(select))),
         clause.values,
         clause.is_inner,
         _asof_of(script, clause),
+        is_value=clause.is_value,
     )
 
 
@@ -52,7 +53,7 @@ def _asof_of(script: Script, clause: JoinClause) -> AsofOf | None:
     )
 
 
-def _whole(select: Select) -> set[str]:
+def whole_tables(select: Select) -> set[str]:
     """Tables that the SELECT takes all columns of: with a `*`, or as a value."""
     assert select.first is not None
     words = select.script.words

@@ -52,6 +52,8 @@ def check_sides(of: JoinOf, changing: tuple[bool, bool], file: str) -> None:
     if all(changing):
         return
     grows, changes = (of.right, of.left) if changing[0] else (of.left, of.right)
+    if of.is_value:
+        raise _value_changes(grows, of, file)
     raise bad_at(
         f"a join over {grows!r}, whose rows are never taken back, with the changes of {changes!r}: "
         "they would be kept for ever",
@@ -59,6 +61,20 @@ def check_sides(of: JoinOf, changing: tuple[bool, bool], file: str) -> None:
         of.on_place,
         "Keep one row of each key, as changes: GROUP BY key EMIT CHANGES, or QUALIFY row_number() "
         "OVER (PARTITION BY key ORDER BY time DESC) = 1 EMIT CHANGES",
+    )
+
+
+def _value_changes(name: str, of: JoinOf, file: str) -> BadPipeline:
+    """A query inside an expression, of which one side is never complete."""
+    what = "its value changes with the rows that come" if name == of.left else "its rows only grow"
+    return bad_at(
+        f"a query inside an expression over {name!r}: {what}, and a row that has come out with "
+        "another value is not taken back",
+        file,
+        of.on_place,
+        "Compare rows of closed windows with a query over closed windows, WHERE inner.window_end = "
+        "outer.window_end, EMIT ON WINDOW CLOSE; or let both be changes: groups in FROM and in the "
+        "query, EMIT CHANGES. Over a CREATE TABLE any query will do",
     )
 
 

@@ -67,6 +67,7 @@ class JoinClause:
     values: tuple[tuple[str, str], ...] = ()  # of x IN (SELECT y ...): x and y
     is_inner: bool = False  # a subquery of WHERE: a name is one of its own table first
     asof: AsofWords = NO_ASOF
+    is_value: bool = False  # a query inside an expression: its block is made, not cut
 
 
 Joins = tuple[Table, tuple[JoinClause, ...]]
@@ -173,8 +174,8 @@ def _refuse_lateral(script: Script, words: Words) -> None:
             raise script.bad(message, words[index], "Put it into a subquery, or a stream")
 
 
-def read_table(script: Script, words: Words, at: Word) -> Table:
-    """A source, a stream or a subquery, and its name."""
+def read_table(script: Script, words: Words, at: Word, *, unnamed: str = "") -> Table:
+    """A source, a stream or a subquery, and its name; *unnamed* is that of one without."""
     if not words:
         raise script.bad("a source or a stream is missing in FROM", at)
     _refuse_lateral(script, words)
@@ -187,7 +188,7 @@ def read_table(script: Script, words: Words, at: Word) -> Table:
     if rest and (len(named) != 1 or not named[0].is_name):
         said = named[-1] if named else rest[0]
         raise script.bad(f"{said.text!r} is not known after FROM {words[0].text}", said)
-    if is_query and not named:
+    if is_query and not named and not unnamed:
         raise script.bad("a subquery beside a join has a name", words[0], "Write (...) AS name")
-    alias = named[0].text if named else words[0].text
+    alias = named[0].text if named else unnamed if is_query else words[0].text
     return Table(words[0], alias, words[1:close] if is_query else (), words)

@@ -267,6 +267,18 @@ class JoinOf:
     is_inner: bool = False  # a subquery of WHERE: a name is one of its own table first
     asof: AsofOf | None = None
     is_table: bool = False  # the right side is a table of the pipeline: nothing is kept
+    is_value: bool = False  # the right side is a query inside an expression (scalar_joins.py)
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A block that has, beside the rows of FROM, the values of queries inside expressions."""
+
+    left: str  # what it reads; a join has aliases of its own
+    left_alias: str
+    columns: tuple[tuple[str, str], ...]  # the alias that each has, and its expression
+    tables: tuple[str, ...] = ()  # that the expressions read, in lower case
+    place: Place = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +297,7 @@ class Stream:
     whole: bool = False  # its window functions are over closed windows (whole_windows.py)
     union: tuple[str, ...] = ()  # the blocks that it puts together; then its text is all of them
     python: FrameFunction | KeyedFunction | None = None  # then it has no SELECT
+    values: Values | None = None  # it has the values of queries (scalars.py), and no SELECT
     join: JoinOf | None = None  # it is a join, and no SELECT: its text is that of FROM
     joined: str = ""  # the block that is the join in its FROM
     state_ttl_us: int | None = None  # rows of its joins are kept this long, whatever ON says

@@ -60,9 +60,10 @@ def _refuse(script: Script, words: tuple[Word, ...], index: int) -> None:
         raise script.bad(
             f"{name} inside an expression: a stream has no end, so nobody knows its value",
             word,
-            "FROM has subqueries, and WHERE has EXISTS (SELECT ...) and x IN (SELECT ...), with "
-            "NOT or without, beside other conditions. What a row is compared with can be joined, "
-            "or computed beside it: max(x) OVER (PARTITION BY ...) over closed windows",
+            "A query can be a value in the SELECT list and in WHERE, as x > (SELECT max(y) FROM "
+            "...), and WHERE has EXISTS (SELECT ...) and x IN (SELECT ...), with NOT or without, "
+            "beside other conditions. Or put it into FROM, or compute what a row is compared with "
+            "beside it: max(x) OVER (PARTITION BY ...) over closed windows",
         )
     if name in REFUSED_CALLS and follows == "(":
         raise script.bad(f"{name} in a stream: {REFUSED_CALLS[name]}", word)

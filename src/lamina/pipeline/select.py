@@ -92,7 +92,8 @@ def read_select(stream: Stream, file: str) -> Select:
         file, place = f"stream {stream.name}", START
     else:
         place = stream.place
-    if stream.union or stream.python is not None or stream.join is not None:
+    is_made = stream.join is not None or stream.values is not None
+    if stream.union or stream.python is not None or is_made:
         text = f"SELECT * FROM {quoted(stream.name)}"  # noqa: S608  a name in quotes
         every = _read(text, file, place, (stream.name, ""), ())
         reads = stream.union
@@ -101,6 +102,8 @@ def read_select(stream: Stream, file: str) -> Select:
         elif stream.join is not None:
             of = stream.join
             reads = (of.left,) if of.is_table else (of.left, of.right)
+        elif stream.values is not None:
+            reads = (stream.values.left,)
         return replace(every, reads=reads, is_python=not stream.union)
     names = (stream.name, stream.joined)
     own = stream.aggregates

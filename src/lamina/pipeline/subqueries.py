@@ -129,7 +129,10 @@ def without(script: Script, found: Collection[Subquery]) -> str:
 def joins_of(script: Script, found: Collection[Subquery], own: frozenset[str]) -> Joins:
     """The joins of FROM, and then those that the subqueries are; *own* names own aggregates."""
     words = _part(script.words, "FROM")
-    first, clauses = read_joins(script, words) or (read_table(script, words, words[0]), ())
+    first, clauses = read_joins(script, words) or (
+        read_table(script, words, words[0], unnamed="subquery"),
+        (),
+    )
     aliases = [first.alias.lower(), *(each.table.alias.lower() for each in clauses)]
     more = []
     for number, each in enumerate(found):

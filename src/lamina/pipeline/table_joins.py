@@ -70,6 +70,8 @@ def check_tables_are_read(pipeline: Pipeline, bad: Bad) -> None:
     """A table that nothing reads would be copied for nobody."""
     joins = (stream.join for stream in pipeline.streams.values() if stream.join is not None)
     read = {each.right.lower() for each in joins if each.is_table}
+    for stream in pipeline.streams.values():
+        read.update(stream.values.tables if stream.values is not None else ())
     for table in pipeline.tables.values():
         if table.name.lower() not in read:
             message = f"nothing reads the table {table.name!r}"

@@ -31,7 +31,7 @@ from lamina.pipeline.compile import compile_select
 from lamina.pipeline.compile_rows import named_table
 from lamina.pipeline.digests import digests_of, hash_of, words_of
 from lamina.pipeline.epoch_times import goes_by_clock
-from lamina.pipeline.model import DeclaredSource, FrameFunction, JoinOf, Pipeline, Stream
+from lamina.pipeline.model import DeclaredSource, FrameFunction, Pipeline, Stream
 from lamina.pipeline.plans import Aggregation, Stateless
 from lamina.pipeline.select import Select, read_select
 from lamina.pipeline.tokens import bad_at
@@ -41,7 +41,7 @@ from lamina.spark.compiling_first import Firsts
 from lamina.spark.compiling_frames import compile_frames
 from lamina.spark.compiling_groups import INPUT, Groups
 from lamina.spark.compiling_keyed import compile_keyed
-from lamina.spark.compiling_tables import compile_table_join
+from lamina.spark.compiling_values import compile_beside, reads_tables_beside
 from lamina.spark.compiling_versions import compile_versions
 from lamina.spark.frames import view
 from lamina.spark.internals import arrow_schema, empty_frame, is_aggregate
@@ -151,8 +151,8 @@ class _Compiler:
         reading = Reading(
             tuple(each.inlined or name for name, each in zip(reads, inputs, strict=True))
         )
-        if stream.join is not None and stream.join.is_table:
-            self._add_table_join(stream, stream.join, inputs[0], reading, meaning)
+        if reads_tables_beside(stream):
+            self._add_inlined(stream, inputs[0], reading, meaning)
             return
         sources = frozenset(source for each in inputs for source in each.sources)
         lateness_us = max(each.lateness_us for each in inputs) + stream.late.allowed_us
@@ -191,17 +191,14 @@ class _Compiler:
             ends_of(select, made, inputs),
         )
 
-    def _add_table_join(
-        self, stream: Stream, of: JoinOf, read: Known, reading: Reading, meaning: Json
-    ) -> None:
-        """A join with a table is a part of what reads it."""
-        by_name = {name.lower(): each for name, each in self.pipeline.tables.items()}
-        table = by_name[of.right.lower()]
-        known = compile_table_join(
+    def _add_inlined(self, stream: Stream, read: Known, reading: Reading, meaning: Json) -> None:
+        """A join with a table, and values of queries: a part of what reads them."""
+        known = compile_beside(
             self.spark,
+            self.pipeline,
+            self._tables,
             stream,
             (read, reading),
-            (table, self._tables[table.name]),
             meaning=meaning,
             file=self.file,
         )

@@ -92,7 +92,7 @@ def test_several_are_one_join_after_the_other() -> None:
             "EXISTS (SELECT 1 FROM b WHERE b.k = a.k AND b.j IN (SELECT j FROM c))",
             "a query inside of the condition of another one",
         ),
-        ("a.x = (SELECT max(x) FROM b)", "SELECT inside an expression"),
+        ("a.x = ALL (SELECT max(x) FROM b)", "SELECT inside an expression"),
     ],
 )
 def test_what_cannot_be_a_join_is_refused(where: str, said: str) -> None:
