@@ -14,6 +14,11 @@ from tests.spark.query_grammar import CHANGES, Case, Pen, Query
 _KINDS = (
     *("rows", "distinct", "groups", "groups", "windows", "windows", "top", "chained"),
     *("changes", "changed_top", "over_changes", "over_windows", "exploded"),
+    *("values_of_windows", "values_of_changes"),
+)
+_VALUES = (
+    *("max(v.n)", "count(*)", "sum(v.most) + 1", "coalesce(min(v.most), -1) * count(v.most)"),
+    *("avg(v.n)", "count(DISTINCT v.most)", "stddev(v.n)"),
 )
 _OVER = (
     "rank() OVER (PARTITION BY at ORDER BY n DESC)",
@@ -72,6 +77,39 @@ class Writer(Pen):
             for words in (window.text, window.oracle)
         )
         return Query(ours, theirs, "EMIT ON WINDOW CLOSE")
+
+    def values_of_windows(self) -> Query:
+        """Queries that are values, of windows that close together."""
+        key, window, read = self.one(KEYS), self.one(WINDOWS), self.relation()
+        of, equal = self.some(_VALUES, 2, 2), self.one(("", " AND v.n = w.n", " AND n > 1"))
+        where = self.condition(30)
+        ours, theirs = (
+            f"{read.before}SELECT w.c, w.at, w.n, (SELECT {of[0]} FROM ({inner}) AS v WHERE v.at ="
+            f" w.at{equal}) AS x FROM ({inner}) AS w WHERE w.n >= (SELECT {of[1]} FROM ({inner})"
+            " AS v WHERE w.at = v.at) OR w.most > 0"
+            for inner in (
+                f"SELECT {key} AS c, window.end AS at, count(*) AS n, max(l) % 99 AS most"
+                f" FROM {read.text}{where} GROUP BY {key}, {words}"
+                for words in (window.text, window.oracle)
+            )
+        )
+        return Query(ours, theirs, "EMIT ON WINDOW CLOSE")
+
+    def values_of_changes(self) -> Query:
+        """Queries that are values, of groups that come and go."""
+        key, read, having = self.one(KEYS), self.relation(), self.one(("", " HAVING count(*) > 1"))
+        inner = (
+            f"SELECT {key} AS c, count(*) AS n, max(l) % 99 AS most FROM {read.text}"
+            f"{self.condition(30)} GROUP BY {key}{having}"
+        )
+        equal = self.one(("", " WHERE v.n = w.n", " WHERE v.most = w.n AND v.n > 1"))
+        name = f"w{len(self.names)}"
+        text = (
+            f"{read.before or 'WITH '}{', ' if read.before else ''}{name} AS ({inner}) SELECT w.n,"
+            f" w.most, (SELECT {self.one(_VALUES)} FROM {name} AS v{equal}) AS x FROM {name}"
+            f" AS w WHERE w.n >= (SELECT {self.one(_VALUES[:4])} FROM {name} AS v) OR w.n % 2 = 0"
+        )
+        return Query(text, text, CHANGES)
 
     def exploded(self) -> Query:
         """Several rows of one, alone or as groups."""

@@ -42,10 +42,14 @@ TABLES = {
     "state) AS a WHERE n >= (SELECT min(id) FROM items)",
     "distincts": "SELECT DISTINCT state, (SELECT max(name) FROM items WHERE items.id = o.id) AS i "
     "FROM o",
+    "havings": "SELECT state, window.end AS at, count(*) AS n, (SELECT max(weight) FROM kinds) + "
+    "sum(total) AS w FROM o GROUP BY state, window(ts, '10 minutes') HAVING count(*) > 1 AND "
+    "max(total) > (SELECT min(price) FROM items)",
     "joined": "SELECT o.id, i.name, (SELECT max(weight) FROM kinds WHERE kind = i.name) AS w FROM "
     "o JOIN items i ON o.id = i.id WHERE o.total > (SELECT min(price) FROM items)",
 }
 EMITS = {"groups": "EMIT ON UPDATE", "windows": "EMIT ON WINDOW CLOSE"}
+EMITS["havings"] = EMITS["windows"]
 CLOSED = {
     "most": f"SELECT a.at, a.id, a.n FROM {WINDOWS} AS a WHERE a.n >= "
     f"(SELECT max(n) FROM {WINDOWS} AS b WHERE b.at = a.at)",
@@ -59,6 +63,8 @@ CLOSED = {
 CHANGES = {
     "above": f"SELECT state, paid FROM {PER_STATE} WHERE paid > "
     f"(SELECT avg(paid) FROM {PER_STATE})",
+    "havings_too": f"SELECT state, count(*) AS n FROM o WHERE total IS NOT NULL GROUP BY state "
+    f"HAVING sum(total) > (SELECT avg(paid) FROM {PER_STATE} AS s) AND count(*) > 1",
     "none": f"WITH s AS {PER_STATE} SELECT s.state, (SELECT count(*) FROM s t WHERE t.n = s.n + 1)"
     " AS zero, (SELECT t.paid FROM s t WHERE t.state = concat(s.state, '')) AS same FROM s",
 }

@@ -231,7 +231,7 @@ def _join(stream: Stream, of: JoinOf) -> Shape:
         "reads": f"{of.left}, {of.right}",
         "inputs": [of.left, of.right],
         "kind": ("asof " if of.asof else "") + _JOIN.format(of.kind.value.lower()),
-        "keys": [of.on or of.where or ", ".join(of.using)],
+        "keys": [of.on or of.where or ", ".join(of.using or map(" = ".join, of.values))],
         "window": None,
         "emit": "; ".join(emits),
         "kept": "the last version of each key" if of.asof else "until no partner can come",

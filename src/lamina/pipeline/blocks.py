@@ -26,6 +26,7 @@ from lamina.pipeline.model import NOWHERE, START, Emit, Lateness, Stream
 from lamina.pipeline.ranks import limit_in
 from lamina.pipeline.refused_words import REFUSED
 from lamina.pipeline.scalar_blocks import ValueBlocks, check_values
+from lamina.pipeline.scalar_groups import over_groups
 from lamina.pipeline.scalars import Scalar, read_scalars, with_references
 from lamina.pipeline.select import Select, block_name, read_select, reads_of
 from lamina.pipeline.subqueries import joins_of, read_subqueries, without
@@ -96,6 +97,10 @@ class _Query:
             yield from self._union(script, words, parts, scope)
             return
         block = self._cut(script, self.stream.name, words, scope)
+        text = self._over_groups(block, scope)
+        if text is not None:
+            yield from _Query(replace(block, select=text), self.file, self.depth).blocks()
+            return
         select, whole, scalars = self._select(block, scope)
         if select.joins or scalars:
             yield from self._joined(block, select, scope, whole, scalars)
@@ -105,6 +110,17 @@ class _Query:
                 select.script, select.reads[0], select.inner, scope, is_named=True
             )
         yield block
+
+    def _over_groups(self, block: Stream, scope: Mapping[str, str]) -> str | None:
+        """The text of a SELECT with values beside aggregates, cut into two."""
+        script = self._script_of(block)
+        scalars = read_scalars(script, tables={*block.tables} - {*scope})
+        if not scalars:
+            return None
+        block = replace(block, select=with_references(script, scalars))
+        read = self._script_of(block)
+        plain = replace(block, select=without(read, read_subqueries(read)), joined=block.name)
+        return over_groups(script, read, read_select(plain, self.file), scalars, taken=scope)
 
     def _select(
         self, block: Stream, scope: Mapping[str, str]
@@ -208,7 +224,7 @@ class _Query:
             if table.inner:
                 yield from self._inner(script, name, table.inner, scope, is_named=True)
         left, before = select.reads[0], select.first.words
-        check_ttl(select, block.tables)
+        check_ttl(select, block.tables, has_values=any(each.streams for each in scalars))
         values = ValueBlocks(self._script_of(block), block, select, scalars)
         for number, clause in enumerate(select.joins):
             last = f" {number + 1}" if len(select.joins) > 1 else ""

@@ -129,19 +129,16 @@ def check_values(select: Select, found: Collection[Scalar]) -> None:
             raise select.script.bad(
                 "a column with a query inside has no name", item.words[0], "Name it with AS"
             )
+
+
+def values_of_groups(select: Select, found: Collection[Scalar]) -> Iterator[Word]:
+    """The values that stand beside aggregates, not inside of them."""
     texts = [*(item.words for item in select.items), select.having]
-    if not select.keys and not any(has_aggregate(words, select.own) for words in texts):
-        return
-    for words in texts:
-        for index, word in enumerate(words):
-            if _is_reference(word, found) and not _is_inside(words, index, select.own):
-                raise select.script.bad(
-                    "a query inside an expression beside aggregates: its value is that of a row, "
-                    "and here one of a group is needed",
-                    word,
-                    "Put the SELECT with its groups into FROM (...) AS x, and the query into the "
-                    "SELECT or WHERE around it",
-                )
+    if select.keys or any(has_aggregate(words, select.own) for words in texts):
+        for words in texts:
+            for index, word in enumerate(words):
+                if _is_reference(word, found) and not _is_inside(words, index, select.own):
+                    yield word
 
 
 def _is_inside(words: Words, at: int, own: Collection[str]) -> bool:

@@ -17,6 +17,7 @@ from lamina.pipeline.tokens import Script, Word
 
 VALUE = "v"
 """The column that a query is."""
+_MANY = 100
 _QUERIES = ("SELECT", "WITH")
 _OF_FROM = ("WHERE", "GROUP BY", "HAVING", "QUALIFY", "ORDER BY", "LIMIT", "UNION", "WINDOW")
 _JOINS = (
@@ -69,6 +70,8 @@ def read_scalars(script: Script, *, tables: Collection[str]) -> tuple[Scalar, ..
                 whole[0],
                 "Make a stream of the join of both, and read that one",
             )
+        if len(found) == _MANY:
+            raise script.bad(f"more than {_MANY} queries inside expressions", whole[0])
         number = numbers.setdefault(script.slice(whole), len(numbers) + 1)
         found.append(Scalar(number, whole, inner, of_tables, others))
     return tuple(found)

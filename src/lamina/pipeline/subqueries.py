@@ -30,7 +30,10 @@ _ENDS = (
 _MAKES_ROWS = ("EXPLODE", "EXPLODE_OUTER", "POSEXPLODE", "POSEXPLODE_OUTER", "INLINE", "STACK")
 _PREDICATE = 3
 """How tight IN binds: what stands before it must bind tighter, or it is no value."""
-_BESIDE = "Put it beside other conditions with AND, or into a stream of its own for each case"
+_BESIDE = (
+    "Put it beside other conditions with AND, or into a stream of its own for each case. Over a "
+    "table, EXISTS (SELECT 1 FROM table WHERE y = x) can stand anywhere"
+)
 
 
 @dataclass(frozen=True, slots=True)

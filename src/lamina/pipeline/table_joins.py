@@ -49,11 +49,14 @@ def with_table(of: JoinOf, clause: JoinClause, select: Select, tables: Collectio
     return replace(of, is_table=True, where="")
 
 
-def check_ttl(select: Select, tables: Collection[str]) -> None:
-    """STATE TTL is about rows that a join keeps."""
-    if select.state_ttl_us is not None and all(n.lower() in tables for n in select.reads[1:]):
+def check_ttl(select: Select, tables: Collection[str], *, has_values: bool) -> None:
+    """STATE TTL is about rows that a join keeps; queries over streams that are values are joins."""
+    if has_values or select.state_ttl_us is None:
+        return
+    if all(name.lower() in tables for name in select.reads[1:]):
         message = "STATE TTL, but a join with a table keeps no rows"
-        raise select.script.bad(message, select.joins[-1].words[-1], "Leave it out")
+        words = select.joins[-1].words if select.joins else select.script.words
+        raise select.script.bad(message, words[-1], "Leave it out")
 
 
 def check_tables(pipeline: Pipeline, bad: Bad) -> None:

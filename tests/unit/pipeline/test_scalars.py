@@ -86,6 +86,31 @@ def test_what_is_not_null_of_no_rows_is_computed(item: str, none: str) -> None:
     assert values.values.columns == (("#1", said),)
 
 
+def test_a_value_beside_aggregates_is_asked_of_the_groups() -> None:
+    """The SELECT is cut in two; what is a value of a row stays inside."""
+    groups, *_, last = blocks(
+        "SELECT k, b.s AS r, sum(x) AS s,\n (SELECT max(p) FROM t WHERE id = b.k) + count(*) AS p "
+        "FROM a AS b WHERE y > 1\nGROUP BY k, b.s HAVING count(*) > 1 AND max(x) FILTER (WHERE "
+        "y > 2) > (SELECT max(y) FROM c) AND s < b.s AND upper(k) = (SELECT min(p) FROM t)"
+    )
+    assert groups.name == "s.b"
+    assert " ".join(groups.select.split()) == (
+        "SELECT k AS `k`, b.s AS `r`, sum(x) AS `s`, max(x) FILTER (WHERE y > 2) AS `of group 1`, "
+        "count(*) AS `of group 2` FROM a AS b WHERE y > 1 GROUP BY k, b.s HAVING (count(*) > 1) "
+        "AND (s < b.s)"
+    )
+    assert last.select.count("\n") == 2
+    after = " ".join(last.select.split())
+    assert after.startswith("SELECT `k`, `r`, `s`, `#1`.v + `of group 2` AS `p` FROM (SELECT k AS")
+    assert after.endswith("AS `b` WHERE (`of group 1` > `#2`.v ) AND (upper(k) = `#3`.v )")
+
+
+def test_a_statement_of_queries_is_refused_at_once() -> None:
+    many = ", ".join(f"(SELECT {n} FROM t) AS c{n}" for n in range(300))
+    with pytest.raises(BadPipeline, match="more than 100 queries inside expressions"):
+        check(f"SELECT {many} FROM a")
+
+
 def test_without_an_aggregate_two_rows_are_an_error() -> None:
     """Where a row outside meets them, and only there."""
     value, _, values, _ = blocks("SELECT k, (SELECT y FROM b WHERE b.k = a.k) AS n FROM a")
@@ -117,6 +142,10 @@ def test_what_a_query_reads(query: str, read: tuple[str, ...]) -> None:
     [
         f"SELECT k FROM {GROUPS} WHERE s > (SELECT avg(x) FROM b) EMIT CHANGES",
         f"SELECT k FROM {GROUPS} WHERE s > (SELECT sum(y) AS q FROM b GROUP BY k) EMIT CHANGES",
+        "SELECT k, sum(x) AS s FROM a GROUP BY k HAVING count(*) > 1 AND sum(x) > (SELECT avg(y) "
+        "FROM b) EMIT CHANGES",
+        "SELECT k, window.end AS w FROM a GROUP BY k, window(ts, '1 minute') HAVING sum(x) > ("
+        "SELECT max(p) FROM t WHERE id = a.k) EMIT ON WINDOW CLOSE",
         f"SELECT k FROM {WINDOWS.format('a', 'g')} WHERE s > (SELECT max(s) FROM "
         f"{WINDOWS.format('b', 'h')} WHERE h.at = g.at) EMIT ON WINDOW CLOSE",
     ],
@@ -142,17 +171,26 @@ def test_a_query_over_changes_or_closed_windows_is_taken(query: str) -> None:
         ("SELECT k FROM a WHERE x > (SELECT max(x) FROM nix)", "no source or stream 'nix'"),
         (
             "SELECT k, (SELECT max(p) FROM t) AS p, sum(x) AS s FROM a GROUP BY k EMIT ON UPDATE",
-            "beside aggregates",
+            "taken back or replaced",
         ),
         (
-            "SELECT k FROM a GROUP BY k HAVING sum(x) > (SELECT max(p) FROM t) EMIT CHANGES",
-            "beside aggregates",
+            "SELECT k, sum(x) FROM a GROUP BY k HAVING k > (SELECT max(x) FROM b) EMIT CHANGES",
+            "a column without a name",
+        ),
+        (
+            "SELECT k FROM a GROUP BY 1 HAVING sum(x) > (SELECT max(x) FROM b) EMIT CHANGES",
+            "keys that are numbers",
+        ),
+        (
+            "SELECT DISTINCT k FROM a GROUP BY k HAVING k > (SELECT max(x) FROM b) EMIT CHANGES",
+            "with DISTINCT",
         ),
         ("SELECT k FROM a WHERE x = (SELECT max(x) FROM b WHERE b.k > a.k)", "equal columns only"),
         ("SELECT k FROM a WHERE x = (SELECT max(x) FROM b WHERE b.k = a.k OR y = 1)", "by equal"),
         ("SELECT k FROM a WHERE x = (SELECT max(x) FROM b WHERE b.k + a.k = a.x)", "columns only"),
         ("SELECT k FROM a WHERE x = (SELECT max(x) + a.k FROM b)", "a.k of outside"),
         ("SELECT k FROM a WHERE x = (SELECT y AS z FROM b GROUP BY y HAVING y = a.k)", "a.k of"),
+        ("SELECT k FROM a WHERE x = (SELECT p FROM t) STATE TTL INTERVAL 1 DAY", "keeps no rows"),
         ("SELECT k FROM a WHERE x = (SELECT x, y FROM b)", "one column, not 2"),
         ("SELECT k FROM a WHERE x = (SELECT * FROM b)", "* in a query"),
         ("SELECT k FROM a WHERE x = (SELECT sum(y) FROM b GROUP BY k)", "one column with a name"),
