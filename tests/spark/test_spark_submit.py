@@ -86,3 +86,19 @@ def test_the_example_under_spark_submit_is_exact_and_goes_on_where_it_was(tmp_pa
     said = truth.sql(TRUTH.format(tmp_path / "trades" / "*.json", closed.isoformat()))
     assert rows
     assert comparable(rows) == comparable(said.to_arrow_table().to_pylist())
+
+
+def test_a_standalone_cluster_takes_no_python_in_cluster_mode(tmp_path: Path) -> None:
+    """As docs/clusters.md says. Spark says so before it looks for the master."""
+    home = java_home(tmp_path)
+    assert home is not None
+    done = subprocess.run(
+        [SUBMIT, "--master", "spark://127.0.0.1:9", "--deploy-mode", "cluster", JOB, tmp_path],
+        env=os.environ | {"JAVA_HOME": str(home), "JDK_JAVA_OPTIONS": JAVA_OPTIONS},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "Cluster deploy mode is currently not supported for python" in done.stderr
