@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import json
 import ssl
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
+
+from tests.servers.serving import serving
 
 TTL_S = 120
 SECRET = "secret-of-the-role"
@@ -88,14 +88,8 @@ class _Request(BaseHTTPRequestHandler):
         """Nothing is written to the terminal."""
 
 
-@contextmanager
-def credential_server(certificate: Path | None = None) -> Iterator[CredentialServer]:
+def credential_server(
+    certificate: Path | None = None,
+) -> AbstractContextManager[CredentialServer]:
     """With a *certificate* it speaks TLS: obstore asks no token service without."""
-    with CredentialServer(certificate) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    return serving(CredentialServer(certificate))

@@ -12,11 +12,12 @@ import http.client
 import itertools
 import json
 import re
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+from tests.servers.serving import serving
 
 _HOP = {"connection", "content-length", "date", "host", "server", "transfer-encoding"}
 _CODES = {404: "NoSuchBucket", 412: "PreconditionFailed"}
@@ -179,13 +180,5 @@ def _text(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
 
 
-@contextmanager
-def gcs_front(target_port: int) -> Iterator[GcsFront]:
-    with GcsFront(target_port) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+def gcs_front(target_port: int) -> AbstractContextManager[GcsFront]:
+    return serving(GcsFront(target_port))

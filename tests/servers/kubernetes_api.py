@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from tests.servers.serving import serving
+
 ROOT = Path(__file__).parents[2]
 ENTRY_POINT = ROOT / "deploy" / "entrypoint.sh"
 WATCH_S = 1.0
@@ -138,12 +140,8 @@ def _driver(name: str) -> Shape:
 
 @contextmanager
 def kubernetes_api(folder: Path, environment: Mapping[str, str]) -> Iterator[KubernetesApi]:
-    with KubernetesApi(folder, {**os.environ, **environment}) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
+    with serving(KubernetesApi(folder, {**os.environ, **environment})) as server:
         try:
             yield server
         finally:
-            server.shutdown()
-            thread.join()
             server.end()
