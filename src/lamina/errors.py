@@ -111,8 +111,8 @@ class Overflow(Refused):
 class NotShared(Refused):
     code = "LAM-2104"
     default_advice = (
-        "Put the home into a folder that every executor shares with the driver (--home), or run "
-        "everything on one machine: --master 'local[*]'"
+        "Put the home into a folder that every executor shares with the driver, or into an object "
+        "store (--home s3://...), or run everything on one machine: --master 'local[*]'"
     )
 
 

@@ -164,6 +164,18 @@ def test_places_that_do_not_see_the_home_are_named_each_once() -> None:
     assert "--master" in caught.value.advice
 
 
+def test_places_that_cannot_read_an_object_store_are_named_with_what_it_said() -> None:
+    apart = replace(GOOD, host="bob", nonce=None, trouble="AccessDenied: no key\nat line 1")
+    with pytest.raises(NotShared) as caught:
+        judge([GOOD, apart], NONCE, home="s3://bucket/home")
+    assert "1 of 2 tasks cannot read the home" in caught.value.message
+    assert "bob (/work/0). The first one says: AccessDenied: no key" in caught.value.message
+    assert "spark.executorEnv" in caught.value.advice
+    bare = replace(GOOD, host="cyd", nonce=None, lamina=None)
+    with pytest.raises(Refused, match="no Lamina on cyd"):
+        judge([GOOD, bare], NONCE, home="s3://bucket/home")
+
+
 @pytest.mark.parametrize(
     ("other", "said"),
     [

@@ -51,16 +51,26 @@ _JOIN = "{} join"
 _JOINS = frozenset(_JOIN.format(kind.value.lower()) for kind in JoinKind)
 
 EVERY = EngineSettings().checkpoint_epochs
+LOCAL = "local: the home is on a disk that the driver and its tasks share"
 LOST = {
     "process": "nothing: every committed epoch is in the log of the home",
+    "executor": "nothing: its tasks are run again",
     "machine": f"every epoch after the last checkpoint (one each {EVERY} epochs, and at the end), "
     "unless the home lies on a disk that survives the machine",
+}
+REMOTE = "remote: the home is in an object store; driver and executors share no disk"
+REMOTE_LOST = {
+    "process": "nothing: every committed epoch is in the object store",
+    "executor": "nothing: its tasks are run again",
+    "machine": "nothing: every committed epoch is in the object store, and another machine goes on "
+    "from there (--take-over)",
 }
 
 
 def check(
     pipeline: PipelineLike,
     *,
+    home: str | os.PathLike[str] | None = None,
     name: str = "",
     folder: str | os.PathLike[str] = "",
     spark: SparkSession | None = None,
@@ -71,7 +81,7 @@ def check(
     Nothing is run, claimed or changed. An existing SparkSession (*spark*) is used and left
     unchanged, otherwise one is started; without Spark only the text is checked.
     """
-    place, model = locate(pipeline, name=name, folder=folder)
+    place, model = locate(pipeline, home=home, name=name, folder=folder)
     model = place.read() if model is None else model
     plan = read_plan(place, model)
     if with_spark:
@@ -98,8 +108,8 @@ def read_plan(place: PipelinePlace, pipeline: Pipeline) -> Shape:
         "tables": [_table(each, place) for each in pipeline.tables.values()],
         "streams": list(streams.values()),
         "sinks": sinks,
-        "mode": "local: the home is on a disk that the driver and its tasks share",
-        "lost": LOST,
+        "mode": REMOTE if place.remote else LOCAL,
+        "lost": REMOTE_LOST if place.remote else LOST,
     }
 
 

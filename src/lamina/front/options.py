@@ -23,7 +23,7 @@ class RunOptions(TypedDict, total=False):
     available_now: bool  # end when everything available has been read
     drain: bool  # the same, and close every window: nothing more is to come
     until_epoch: int | None  # end when this epoch is committed
-    interval_s: float  # minimum time between epoch starts
+    interval_s: float | None  # minimum time between epoch starts; default: 0, or REMOTE_INTERVAL_S
     max_rows: int | None  # of a source, in one epoch
     max_files: int | None
     max_ahead_s: float | None  # a row further ahead does not move the watermark
@@ -31,6 +31,7 @@ class RunOptions(TypedDict, total=False):
     checkpoint_interval_s: float | None  # checkpoint when the last one is this old
     lose_after: int | None  # give up every epoch after this one, for ever
     take_over_home: bool  # the home that owns the pipeline is lost
+    take_over: bool  # of a home in an object store: the machine that had it is gone
     start_fresh: bool  # give up everything
     same_pipeline: bool  # it is the one that home, store and sinks belong to
     sinks_from_now: Collection[str]  # sinks that need not get the epochs they lack
@@ -41,6 +42,8 @@ class RunOptions(TypedDict, total=False):
 
 
 PARTITIONS = 2
+REMOTE_INTERVAL_S = 10.0
+"""Of a home in an object store: there an epoch costs requests, whatever is in it."""
 
 
 def settings_of(place: PipelinePlace, file: str, options: RunOptions) -> RunSettings:
@@ -49,14 +52,26 @@ def settings_of(place: PipelinePlace, file: str, options: RunOptions) -> RunSett
     if unknown:
         raise UsageError(f"there is no option {unknown[0]!r}")
     _check(options)
+    take_over = options.get("take_over", False)
+    if take_over and not place.remote:
+        raise UsageError(
+            "--take-over is for a home in an object store, and this home is a folder",
+            where=str(place.home),
+            advice="If the home that owns the pipeline is lost, use --take-over-home",
+        )
+    interval_s = options.get("interval_s")
+    if interval_s is None:
+        interval_s = REMOTE_INTERVAL_S if place.remote else 0.0
     return RunSettings(
         home=place.home,
         store=place.store,
+        remote=place.remote,
+        take_over=take_over,
         name=place.name,
         folder=place.folder,
         file=file,
         until=_until(options),
-        interval_s=options.get("interval_s", 0.0),
+        interval_s=interval_s,
         engine=_engine(options),
         recovery=RecoveryConfig(
             lose_after=options.get("lose_after"),

@@ -15,8 +15,10 @@ from lamina.running.loop import Until
 class RunSettings:
     """Where a pipeline lives, and when a run of it ends."""
 
-    home: Path
+    home: Path  # of a home in an object store: the folder of this machine beside it
     store: str
+    remote: str = ""  # the address of a home in an object store
+    take_over: bool = False  # a person has said: it does not run on another machine any more
     name: str = "pipeline"
     folder: Path = field(default_factory=Path)  # relative paths of sources and sinks are below it
     file: str = "pipeline"  # for error messages

@@ -50,6 +50,7 @@ class TaskPlace:
     nonce: str | None
     hash: int
     xxhash64: int
+    trouble: str = ""  # why it has not read the nonce from an object store
 
     @property
     def hashes(self) -> tuple[int, int]:
@@ -105,10 +106,22 @@ def _probe(path: str) -> ArrowTask:
             version = import_module("lamina").__version__
         except ImportError:  # it may be missing here
             version = None
+        trouble = ""
         try:
-            nonce = Path(path).read_text()
+            if "://" in path:
+                folder, _, name = path.rpartition("/")
+                stores = import_module("lamina.store")
+                patience = stores.RetryPolicy(budget_seconds=10.0)
+                opened = stores.open_store(folder, writable=False, retry=patience)
+                nonce = opened.get(name).decode()
+            else:
+                nonce = Path(path).read_text()
+        except ImportError:
+            nonce = None
         except (OSError, UnicodeDecodeError):
             nonce = None
+        except Exception as error:  # noqa: BLE001  of any kind: the driver says what it was
+            nonce, trouble = None, f"{type(error).__name__}: {error}"
         place = {
             "host": socket.gethostname(),
             "executor": str(Path.cwd()),
@@ -118,6 +131,7 @@ def _probe(path: str) -> ArrowTask:
             "nonce": nonce,
             "hash": rows[0]["h"],
             "xxhash64": rows[0]["x"],
+            "trouble": trouble,
         }
         yield pa.record_batch({"answer": pa.array([json.dumps(place)], pa.string())})
 
@@ -137,6 +151,8 @@ def _meaning(text: str) -> LaminaError:
 
 def judge(places: Collection[TaskPlace], nonce: str, *, home: str) -> None:
     """The first thing that is wrong with these places, as an error that names their hosts."""
+    if "://" in home:  # only Lamina reads it there
+        _check_versions(places, "Lamina", lambda place: place.lamina, __version__)
     _check_home(places, nonce, home)
     _check_versions(places, "Lamina", lambda place: place.lamina, __version__)
     _check_versions(places, "pyarrow", lambda place: place.pyarrow, pa.__version__)
@@ -146,12 +162,21 @@ def judge(places: Collection[TaskPlace], nonce: str, *, home: str) -> None:
 
 def _check_home(places: Collection[TaskPlace], nonce: str, home: str) -> None:
     blind = [place for place in places if place.nonce != nonce]
-    if blind:
+    if not blind:
+        return
+    count = f"{len(blind)} of {len(places)} tasks"
+    if "://" not in home:
         raise NotShared(
-            f"{len(blind)} of {len(places)} tasks do not see the home of this pipeline: "
-            f"those on {_hosts(blind)}",
-            where=home,
+            f"{count} do not see the home of this pipeline: those on {_hosts(blind)}", where=home
         )
+    why = next((line_of(place.trouble) for place in blind if place.trouble), "it is not there")
+    raise NotShared(
+        f"{count} cannot read the home of this pipeline in its object store: those on "
+        f"{_hosts(blind)}. The first one says: {why}",
+        where=home,
+        advice="Executors need the way to the store, and the store's address and credentials in "
+        "their own environment: spark.executorEnv.NAME, or a role of their machine",
+    )
 
 
 def _check_versions(

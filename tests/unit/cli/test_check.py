@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lamina import check
 from tests.support.command_line import answer, lamina, tree
 
 SQL = """CREATE SOURCE trades (symbol STRING, price DECIMAL(12,2), volume BIGINT, ts TIMESTAMP)
@@ -45,6 +46,14 @@ def test_the_plan_names_everything_in_the_order_it_runs(pipeline: Path) -> None:
     assert plan["sources"][0]["missing"]
     assert all(sink["delivery"].startswith("exactly once") for sink in plan["sinks"])
     assert "after the last checkpoint" in plan["lost"]["machine"]
+
+
+def test_with_a_home_in_an_object_store_nothing_committed_is_lost(pipeline: Path) -> None:
+    plan = check(pipeline, home="s3://bucket/home", with_spark=False)
+    assert plan["mode"].startswith("remote: ")
+    assert [said.partition(":")[0] for said in plan["lost"].values()] == ["nothing"] * 3
+    result = lamina("check", pipeline, "--no-spark", "--home", "s3://bucket/home")
+    assert "lost with the machine:  nothing:" in result.stdout
 
 
 def test_the_text_says_the_same_and_no_secret(pipeline: Path) -> None:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from lamina.engine.plans import EngineSettings
 from lamina.engine.ports import Limits, Listings
 from lamina.errors import UsageError
 from lamina.format.commit import Point
+from lamina.front.options import settings_of
 from lamina.front.places import place_of
 from lamina.front.run import Launch
 from lamina.pipeline.model import Pipeline
@@ -188,6 +190,41 @@ def test_home_and_store_are_beside_the_file_unless_said(tmp_path: Path) -> None:
     assert place.store == str(tmp_path / ".lamina" / "orders" / "store")
     given = place_of("orders.sql", "h", "s3://bucket/x")
     assert (given.home, given.store) == (Path("h"), "s3://bucket/x")
+
+
+def test_a_home_in_an_object_store_has_a_folder_of_this_machine_beside_it(tmp_path: Path) -> None:
+    file = str(tmp_path / "orders.sql")
+    place, again = place_of(file, "s3://bucket/orders/"), place_of(file, "s3://bucket/orders")
+    assert place == again
+    assert (place.remote, place.given_home) == ("s3://bucket/orders",) * 2
+    assert place.store == "s3://bucket/orders/store"
+    assert place.home.parent == tmp_path / ".lamina" / "orders"
+    assert place.home != place_of(file, "s3://bucket/other").home
+    assert place_of(file, place.given_home, place.store) == place, "as `lamina run` passes it on"
+
+
+@pytest.mark.parametrize(
+    ("home", "said"),
+    [
+        ("hdfs://name/x", "no home has the scheme 'hdfs'"),
+        ("file:///x", "no home has the scheme 'file'"),
+        (Path("s3://bucket/x"), "neither a folder nor an address"),
+    ],
+)
+def test_an_address_that_cannot_hold_a_home_is_not_taken_for_a_folder(home: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        place_of("orders.sql", home)
+
+
+def test_epochs_of_a_home_in_an_object_store_are_ten_seconds_apart_unless_said() -> None:
+    local, remote = place_of("orders.sql"), place_of("orders.sql", "s3://bucket/x")
+    assert settings_of(local, "orders.sql", {}).interval_s == 0
+    made = settings_of(remote, "orders.sql", {"interval_s": None})
+    assert (made.interval_s, made.remote, made.take_over) == (10, "s3://bucket/x", False)
+    made = settings_of(remote, "orders.sql", {"interval_s": 0.0, "take_over": True})
+    assert (made.interval_s, made.take_over) == (0, True)
+    with pytest.raises(UsageError, match="this home is a folder"):
+        settings_of(local, "orders.sql", {"take_over": True})
 
 
 # what it prints

@@ -61,6 +61,7 @@ def _lines(plan: Shape) -> Iterator[str]:
     yield ""
     yield f"mode:                   {plan['mode']}"
     yield f"lost with the process:  {plan['lost']['process']}"
+    yield f"lost with an executor:  {plan['lost']['executor']}"
     yield f"lost with the machine:  {plan['lost']['machine']}"
     yield "checked:                syntax, names, paths, options"
 

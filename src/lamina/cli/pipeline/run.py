@@ -59,9 +59,8 @@ def _conf(
     "--interval",
     "interval_s",
     type=click.FloatRange(min=0),
-    default=0.0,
     metavar="SECONDS",
-    help="Minimum time between epoch starts.",
+    help="Minimum time between epoch starts.  [default: 0; 10 if the home is in an object store]",
 )
 @click.option("--max-rows", type=click.IntRange(min=1), help="Maximum rows per source and epoch.")
 @click.option("--max-files", type=click.IntRange(min=1), help="Maximum files per source and epoch.")
@@ -94,6 +93,11 @@ def _conf(
 )
 @click.option(
     "--take-over-home", is_flag=True, help="Confirm that the home which owns the pipeline is lost."
+)
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="Confirm that the machine which had this home, in an object store, is gone.",
 )
 @click.option("--start-fresh", is_flag=True, help="Give up all state and begin again from scratch.")
 @click.option(
@@ -161,7 +165,9 @@ def run_command(*, place: PipelinePlace, as_json: bool, **options: Any) -> None:
                 rows=screen.rows,
             )
             options["out"] = _output(as_json=as_json)
-            ended = run(place.file, home=place.home, store=place.store, watcher=watcher, **options)
+            ended = run(
+                place.file, home=place.given_home, store=place.store, watcher=watcher, **options
+            )
             screen.ended(ended)
     except LaminaError as error:
         if not as_json:

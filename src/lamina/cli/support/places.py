@@ -31,16 +31,18 @@ def place_options() -> tuple[Callable[[Any], Any], ...]:
     return (
         click.option(
             "--home",
-            metavar="PATH",
+            metavar="PATH|URL",
             envvar="LAMINA_HOME",
             show_envvar=True,
-            help="Folder of its write-ahead log; default: .lamina/NAME/home next to the file.",
+            help="Folder of its write-ahead log, or an address in an object store; default: "
+            ".lamina/NAME/home next to the file.",
         ),
         click.option(
             "--store",
             metavar="URL",
             envvar="LAMINA_STORE",
             show_envvar=True,
-            help="Store of its checkpoints; default: .lamina/NAME/store next to the file.",
+            help="Store of its checkpoints; default: .lamina/NAME/store next to the file, or "
+            "`store` below the address of the home.",
         ),
     )
