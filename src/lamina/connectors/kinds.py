@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from lamina.connectors.spark_source import MakeStep, SparkSource
+    from lamina.connectors.spark_source import DriverFiles, MakeStep, SparkSource
     from lamina.engine.ports import Output, Sink, Table
     from lamina.pipeline.model import DeclaredSink, DeclaredSource, DeclaredTable
     from lamina.workspace.base import Notes
@@ -111,8 +111,9 @@ class SourceContext:
     skip_lost: bool = False  # a person has said: go on behind rows that are gone
     go_back: frozenset[str] = frozenset()  # TOPIC/N@OFFSET that a person has named: go on there
     make_step: MakeStep | None = None  # for sources whose tasks read; lamina.spark has one
+    files: DriverFiles | None = None  # how tasks read what is in *scratch*; None: as files
     notes: Notes | None = None  # of the pipeline's workspace, for what a source makes outside
-    scratch: Path | None = None  # a folder that tasks see; what is in it need not survive
+    scratch: Path | None = None  # a folder of the driver's; what is in it need not survive
 
     @property
     def of(self) -> DeclaredSource:
@@ -136,7 +137,7 @@ class TableContext:
 
     table: DeclaredTable
     given: Given
-    scratch: Path | None = None  # a folder of its own that tasks see; it need not survive
+    scratch: Path | None = None  # a folder of its own, of the driver's; it need not survive
     spark: SparkSession | None = None  # for tables that Spark reads
     columns: pa.Schema | None = None  # as declared, for tables that the driver reads
 

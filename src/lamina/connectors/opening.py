@@ -37,7 +37,7 @@ from lamina.pipeline.model import Column, DeclaredSink, DeclaredSource, Pipeline
 from lamina.pipeline.tokens import bad_at
 
 if TYPE_CHECKING:
-    from lamina.connectors.spark_source import MakeStep, SparkSource
+    from lamina.connectors.spark_source import DriverFiles, MakeStep, SparkSource
     from lamina.engine.ports import Output, Sink
     from lamina.workspace.base import Notes
 
@@ -94,11 +94,12 @@ def open_source(
     make_step: MakeStep | None = None,
     notes: Notes | None = None,
     scratch: Path | None = None,
+    files: DriverFiles | None = None,
 ) -> SparkSource:
     """*pipeline* is its name; if *skip_lost* names it, it goes on behind rows that are gone.
 
     `NAME:PLACE` confirms a place to go back to. *make_step* is what sources need whose tasks read
-    rows; *notes* take what a source has to remember, *scratch* its files.
+    rows; *notes* take what a source has to remember, *scratch* its files, *files* reads those.
     """
     context = check_source(source, folder, file=file)
     said = [place for name, place in map(named_place, skip_lost) if fold(name) == fold(source.name)]
@@ -109,6 +110,7 @@ def open_source(
             skip_lost="" in said,
             go_back=frozenset(said) - {""},
             make_step=make_step,
+            files=files,
             notes=notes,
             scratch=None if scratch is None else scratch.absolute() / journal_folder(source.name),
         )

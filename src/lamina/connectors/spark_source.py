@@ -27,6 +27,16 @@ MakeStep: TypeAlias = "Callable[[SparkSession, StructType, Sequence[str]], Step]
 """Makes one for the columns of its result and of its input. Sources whose tasks read need it."""
 
 
+class DriverFiles(Protocol):
+    """Parquet files that the driver has written: see lamina.spark.task_files.LentFiles."""
+
+    def frame(
+        self, spark: SparkSession, columns: StructType, paths: Sequence[str], *, owner: str
+    ) -> DataFrame:
+        """Their rows, wherever tasks run; what *owner* gave before is not read any more."""
+        ...
+
+
 class SparkSource(Source, Protocol):
     """A source that Spark can read."""
 

@@ -5,6 +5,7 @@
 <url>/runs/core-<p>/<segment>.wal             a large run, a segment of its own
 <url>/staged/<generation>-<epoch>/of-....parquet   20 digits each; large output of a task
 <url>/merged/<generation>/<name>.run          a run file that is not in a checkpoint
+<url>/lent/<generation>/<sha256>.parquet      20 digits; a file of the driver's, for tasks of now
 <url>/notes/<note>                            notes, under their names in a home
 <url>/preflight-<id>                          for a moment: do executors reach the store?
 <url>/store/                                  checkpoints, unless they are elsewhere
@@ -17,10 +18,10 @@ import sys
 
 from lamina.format.home_names import CoreSegment, parse_segment
 
-EPOCHS, RUNS, MERGED, NOTES = "epochs", "runs", "merged", "notes"
+EPOCHS, RUNS, MERGED, LENT, NOTES = "epochs", "runs", "merged", "lent", "notes"
 HOLDER = "holder.json"
 NOBODY = (sys.maxsize, sys.maxsize)
-_MADE = re.compile(r"(?:staged|merged)/([0-9]{20})(?:-([0-9]{20}))?/[^/]+")
+_MADE = re.compile(r"(?:staged|merged|lent)/([0-9]{20})(?:-([0-9]{20}))?/[^/]+")
 _PIECE = re.compile(r"epochs/([0-9]{20})\.wal")
 
 
@@ -46,6 +47,10 @@ def parse_run_key(key: str) -> CoreSegment | None:
 
 def merged_key(generation: int, name: str) -> str:
     return f"{MERGED}/{generation:020d}/{name}"
+
+
+def lent_key(generation: int, name: str) -> str:
+    return f"{LENT}/{generation:020d}/{name}"
 
 
 def staged_key(generation: int, file: str) -> str:

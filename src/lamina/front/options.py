@@ -59,6 +59,12 @@ def settings_of(place: PipelinePlace, file: str, options: RunOptions) -> RunSett
             where=str(place.home),
             advice="If the home that owns the pipeline is lost, use --take-over-home",
         )
+    if place.remote and "://" not in place.store:
+        raise UsageError(
+            "the home is in an object store, and the store is a folder of this machine",
+            where=place.store,
+            advice="Leave --store out: checkpoints are then kept below the home",
+        )
     interval_s = options.get("interval_s")
     if interval_s is None:
         interval_s = REMOTE_INTERVAL_S if place.remote else 0.0

@@ -13,14 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users have it
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from lamina.connectors.file_frames import local
 from lamina.connectors.spark_source import PART, HasParts, KeepsBadRows, Learns, SparkSource
 from lamina.engine.changing import PAIR
 from lamina.engine.join_asking import ASKS
@@ -42,6 +40,7 @@ from lamina.spark.internals import Activation, ArrowStep, Measures, json_column,
 from lamina.spark.stamping import Stamps
 from lamina.spark.streams import SparkStream, Views
 from lamina.spark.tables import TableViews
+from lamina.spark.task_files import TaskFiles
 from lamina.spark.tasks import META, RESULT, StageOutput, UpdateAndStage, UpdateState
 
 
@@ -69,6 +68,7 @@ class SparkRunner:
         self._times = times
         self._stamps = stamps or {}
         self._tables = tables or TableViews(spark, {})
+        self._files = TaskFiles(spark)
         self._steps: dict[tuple[StructType, tuple[str, ...]], ArrowStep] = {}
         self._known_measures: dict[str, Measures] = {}
         self._empties: dict[str, str] = {}
@@ -227,9 +227,7 @@ class SparkRunner:
             case StagedRows(name, files):
                 if not files:
                     return None
-                reader = self._spark.read.schema(stream.stored(name))
-                paths = [local(Path(work.space.staged_path(file.path))) for file in files]
-                return reader.format("parquet").load(paths)
+                return self._files.frame(work.space, stream.stored(name), files)
 
     def _bad_rows(self, planned: SourceRange) -> DataFrame:
         source = self._sources[planned.source]

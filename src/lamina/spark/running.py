@@ -39,13 +39,15 @@ from lamina.spark.failures import spark_errors
 from lamina.spark.frames import own_session
 from lamina.spark.internals import ArrowStep, active, arrow_schema, empty_frame
 from lamina.spark.jars import check_classes
-from lamina.spark.preflight import preflight
+from lamina.spark.preflight import preflight, runs_here
 from lamina.spark.runner import RESULTS, SparkRunner, pinned
 from lamina.spark.stamping import stamps_of
 from lamina.spark.tables import SparkTable, TableViews, declare_tables
+from lamina.spark.task_files import LentFiles
 from lamina.store import open_store
-from lamina.workspace.base import Notes
+from lamina.workspace.base import Notes, Workspace
 from lamina.workspace.local import LocalWorkspace
+from lamina.workspace.remote import remote_workspace
 
 __all__ = ["RunSettings", "Until", "Watcher", "check", "open_pipeline", "run", "run_here"]
 
@@ -138,8 +140,9 @@ def open_pipeline(
     fail_point: FailPoint = lambda _: None,
 ) -> Engine:
     """A pipeline that is compiled, claimed and recovered: each `step` is an epoch."""
-    space, folder, file = LocalWorkspace(wanted.home, clock), wanted.folder, wanted.file
-    sources = _open_sources(pipeline, wanted, space.notes)
+    space, folder, file = _workspace(wanted, spark, clock), wanted.folder, wanted.file
+    files = LentFiles(space)
+    sources = _open_sources(pipeline, wanted, space.notes, files)
     check_classes(spark, jars_of(pipeline, folder, file=file))
     own = own_session(spark, pinned(wanted.engine.partitions))
     with active(own):
@@ -151,7 +154,7 @@ def open_pipeline(
             if isinstance(source, Probed):
                 source.probe(own)
         declared = declare_tables(own, pipeline.tables.values())
-        views = TableViews(own, declared)
+        views = TableViews(own, declared, files)
         preflight(own, space, partitions=wanted.engine.partitions, clock=clock)
     sinks = open_sinks(
         pipeline, folder, notes=space.notes, file=file, out=wanted.out, outputs=plan.outputs
@@ -179,7 +182,22 @@ def open_pipeline(
         raise
 
 
-def _open_sources(pipeline: Pipeline, wanted: RunSettings, notes: Notes) -> dict[str, SparkSource]:
+def _workspace(wanted: RunSettings, spark: SparkSession, clock: Clock) -> Workspace:
+    if not wanted.remote:
+        return LocalWorkspace(wanted.home, clock)
+    return remote_workspace(
+        wanted.remote,
+        wanted.home,
+        clock,
+        store=wanted.store,
+        tasks_here=runs_here(spark),
+        take_over=wanted.take_over,
+    )
+
+
+def _open_sources(
+    pipeline: Pipeline, wanted: RunSettings, notes: Notes, files: LentFiles
+) -> dict[str, SparkSource]:
     return {
         source.name: open_source(
             source,
@@ -190,6 +208,7 @@ def _open_sources(pipeline: Pipeline, wanted: RunSettings, notes: Notes) -> dict
             make_step=ArrowStep,
             notes=notes,
             scratch=wanted.home,
+            files=files,
         )
         for source in pipeline.sources.values()
     }

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from lamina.connectors.file_frames import local
+from lamina.connectors.spark_source import DriverFiles
 from lamina.connectors.table_sizes import is_sent_whole
 from lamina.engine.model import TableVersion
 from lamina.engine.ports import Table
@@ -37,9 +38,16 @@ def declare_tables(spark: SparkSession, tables: Iterable[DeclaredTable]) -> dict
 class TableViews:
     """The views of one session, which always show the versions of the epoch that runs."""
 
-    def __init__(self, spark: SparkSession, schemas: Mapping[str, StructType]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        schemas: Mapping[str, StructType],
+        files: DriverFiles | None = None,
+    ) -> None:
+        """Without *files* tasks see the copies of tables on the driver's disk."""
         self._spark = spark
         self._schemas = schemas
+        self._files = files
         self._shown: dict[str, tuple[str, ...]] = {}
 
     def show(self, versions: Iterable[TableVersion]) -> None:
@@ -49,8 +57,13 @@ class TableViews:
                 self._shown[version.table] = version.files
 
     def _frame(self, version: TableVersion) -> DataFrame:
-        reader = self._spark.read.schema(self._schemas[version.table])
-        frame = reader.parquet(*(local(Path(file)) for file in version.files))
+        columns = self._schemas[version.table]
+        if self._files is None:
+            reader = self._spark.read.schema(columns)
+            frame = reader.parquet(*(local(Path(file)) for file in version.files))
+        else:
+            owner = f"table {version.table}"
+            frame = self._files.frame(self._spark, columns, version.files, owner=owner)
         return frame.hint(_WHOLE if is_sent_whole(version.size) else _BY_KEY)
 
 

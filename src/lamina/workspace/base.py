@@ -70,8 +70,8 @@ class TaskSpace(Protocol):
         """The bytes of staged output, of this epoch or a committed one."""
         ...
 
-    def staged_path(self, name: str) -> str:
-        """What a Parquet reader opens to read a staged file."""
+    def staged_path(self, file: Staged) -> str | None:
+        """Where Spark can read it as a file, whatever its executor; None: only `open_staged`."""
         ...
 
 
@@ -180,6 +180,10 @@ class Workspace(Protocol):
 
     def for_tasks(self, writers: int = 1) -> TaskSpace:
         """After the claim: what tasks are given; so many of them write in an epoch."""
+        ...
+
+    def lend(self, owner: str, files: Sequence[Path]) -> tuple[Staged, ...]:
+        """Files of the driver's disk, as tasks get at them; in the place of what *owner* lent."""
         ...
 
     def leave(self) -> None:

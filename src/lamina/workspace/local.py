@@ -103,12 +103,12 @@ class LocalTaskSpace:
         return stage(Path(self.home), attempt, batches)
 
     def open_staged(self, file: Staged) -> pa.Buffer:
-        path = self.staged_path(file.path)
+        path = self.staged_path(file)
         with typed_errors(Path(path)):
             return pa.memory_map(path, "r").read_buffer()
 
-    def staged_path(self, name: str) -> str:
-        return str(Path(self.home) / name)
+    def staged_path(self, file: Staged) -> str:
+        return str(Path(self.home) / file.path)
 
 
 class LocalWorkspace:
@@ -170,6 +170,9 @@ class LocalWorkspace:
     def discard(self) -> None:
         shutil.rmtree(self.run_files.path, ignore_errors=True)
 
+    def lend(self, owner: str, files: Sequence[Path]) -> tuple[Staged, ...]:  # noqa: ARG002
+        return lent_here(files)
+
     def leave(self) -> None:
         """The lock says it all."""
 
@@ -198,6 +201,12 @@ class LocalWorkspace:
         yield "cores"
         drop_staged(self._home, floor)
         yield STAGED
+
+
+def lent_here(files: Sequence[Path]) -> tuple[Staged, ...]:
+    """Files that tasks see where they are."""
+    paths = [path.absolute() for path in files]
+    return tuple(Staged(str(path), path.stat().st_size, "", 0) for path in paths)
 
 
 def _begun(segment: str) -> int:

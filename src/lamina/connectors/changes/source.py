@@ -79,7 +79,7 @@ class JournalSource(ABC):
     def frame(self, spark: SparkSession, planned: SourceRange) -> DataFrame:
         from lamina.connectors.changes.frames import changes_frame  # noqa: PLC0415  an extra
 
-        return changes_frame(spark, self._context.source, planned.data)
+        return changes_frame(spark, self._context.source, planned.data, self._context.files)
 
     def close(self) -> None:
         """Let go of the connection and of the files; a plan after that begins again."""
@@ -114,6 +114,6 @@ class JournalSource(ABC):
 
     @cached_property
     def _folder(self) -> Path:
-        """For files of this process; in the home, where tasks on other machines see them."""
+        """For files of this process."""
         folder = self._context.scratch
         return Path(mkdtemp(prefix="lamina-")) if folder is None else folder

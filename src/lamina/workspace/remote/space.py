@@ -32,6 +32,7 @@ from lamina.format.piece import PIECE_HEADER_SIZE
 from lamina.format.pipeline_record import PipelineRecord
 from lamina.format.remote_names import (
     HOLDER,
+    LENT,
     MERGED,
     RUNS,
     made_by,
@@ -45,10 +46,11 @@ from lamina.wal.driver_log import DriverLog, driver_generations, drop_driver_seg
 from lamina.wal.dropping import drop_segments
 from lamina.wal.home import Home, claim_home, read_home, take_lock
 from lamina.wal.leftovers import drop_leftovers
-from lamina.workspace.local import LocalWorkspace
-from lamina.workspace.model import Origin, RunRef
+from lamina.workspace.local import LocalWorkspace, lent_here
+from lamina.workspace.model import Origin, RunRef, Staged
 from lamina.workspace.remote.disk import RemoteDisk
 from lamina.workspace.remote.files import write_whole
+from lamina.workspace.remote.lending import Lending
 from lamina.workspace.remote.log import PATIENCE_S, PieceLog
 from lamina.workspace.remote.notes import RemoteNotes
 from lamina.workspace.remote.places import StorePlace, Url
@@ -94,6 +96,7 @@ class RemoteWorkspace(LocalWorkspace):
         self._takes_over = take_over
         self._carried_bytes = carried_bytes
         self._generation = 0
+        self._lending = Lending(self._store, carried_max=CARRIED_BYTES_MAX)
         self._shared: set[str] = set()  # run files that are in the store, by their name
 
     @property
@@ -150,6 +153,11 @@ class RemoteWorkspace(LocalWorkspace):
         self._say_holder(has_ended=False)
         return driver
 
+    def lend(self, owner: str, files: Sequence[Path]) -> tuple[Staged, ...]:
+        if self._tasks_here:
+            return lent_here(files)
+        return self._lending.lend(owner, files, self._generation)
+
     def leave(self) -> None:
         self._say_holder(has_ended=True)
 
@@ -170,7 +178,8 @@ class RemoteWorkspace(LocalWorkspace):
         own = self._generation
         for folder in (STAGED, RUNS):
             self._drop(folder, lambda made: is_leftover(*made, own=own, head=head))
-        self._drop(MERGED, lambda made: made[0] < own)
+        for folder in (MERGED, LENT):
+            self._drop(folder, lambda made: made[0] < own)
 
     def for_tasks(self, writers: int = 1) -> RemoteTaskSpace:
         identity = read_home(self._remote).identity

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lamina.errors import DigestMismatch, LaminaError, NotFound, NotShared, SizeMismatch, WalDamaged
+from lamina.errors import DigestMismatch, LaminaError, NotFound, SizeMismatch, WalDamaged
 from lamina.format.canonical import sha256_hex
 from lamina.format.commit import WalRange
 from lamina.format.home_names import OWN, CoreSegment, segment_path, staged_path
@@ -192,8 +192,9 @@ class RemoteTaskSpace:
             return pa.py_buffer(file.data)
         return pa.py_buffer(proven(self._store.get(file.path), file, self._store.url))
 
-    def staged_path(self, name: str) -> str:
-        raise NotShared("output of a remote home is not a file that Spark could open", where=name)
+    def staged_path(self, file: Staged) -> str | None:
+        """Only of what a driver with its tasks on its own machine has lent."""
+        return file.path if Path(file.path).is_absolute() else None
 
     # steps
 
