@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lamina.errors import BadPipeline, NotFound, UsageError
 from lamina.format.canonical import sha256_hex
 from lamina.os_errors import typed_errors
-from lamina.store.address import REMOTE_SCHEMES, SCHEMES
+from lamina.store.address import home_address
 
 if TYPE_CHECKING:
     from lamina.pipeline.model import Pipeline
@@ -78,27 +78,11 @@ def place_of(
     if not path.stem or "\0" in str(path):
         raise UsageError("the name of the pipeline file is empty")
     kept = path.absolute().parent / FOLDER / path.stem
-    remote = remote_home(home)
+    remote = home_address(home)
     if remote:
         beside = kept / f"remote-{sha256_hex(remote.encode())[:12]}"
         return PipelinePlace(path, beside, store or f"{remote}/store", remote)
     return PipelinePlace(path, Path(home) if home else kept / "home", store or str(kept / "store"))
-
-
-def remote_home(home: str | os.PathLike[str] | None) -> str:
-    """The address of a home in an object store; an empty text if it is a folder."""
-    given = os.fspath(home) if home else ""
-    scheme, _, rest = given.partition(":")
-    if scheme in SCHEMES and rest.startswith("/") and not rest.startswith("//"):
-        advice = "Give the address as a text: a Path has only one slash where it needs two"
-        raise UsageError("the home is neither a folder nor an address", where=given, advice=advice)
-    if "://" not in given:
-        return ""
-    if scheme.lower() not in REMOTE_SCHEMES:
-        known = ", ".join(f"{each}://" for each in REMOTE_SCHEMES)
-        message = f"no home has the scheme {scheme[:40]!r}; known are a path, {known}"
-        raise UsageError(message, where=given)
-    return given.rstrip("/")
 
 
 def require_spark(what: str) -> None:

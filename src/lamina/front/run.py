@@ -144,6 +144,8 @@ def _run(
         stopping(stop),
         present(settings.home, settings.name, clock=clock, listener=watcher.status) as here,
     ):
+        if settings.remote:
+            _check_holder(settings, clock)
         try:
             return _run_on_spark(
                 pipeline, settings, launch, here, watcher=watcher, clock=clock, stop=stop
@@ -153,6 +155,14 @@ def _run(
                 raise
             here.say("ended", why="Spark was ended before the pipeline")
             return here.status
+
+
+def _check_holder(settings: RunSettings, clock: Clock) -> None:
+    """Whether the store answers, and no other machine has the pipeline: before Spark is started."""
+    from lamina.workspace.remote import remote_workspace  # noqa: PLC0415  slow to import
+
+    take_over = settings.take_over
+    remote_workspace(settings.remote, settings.home, clock, take_over=take_over).check_holder()
 
 
 def _run_on_spark(

@@ -6,6 +6,7 @@ the process says of itself (status.json) only adds what no log has: rows a secon
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +14,14 @@ from pathlib import Path
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.disk.base import Disk
 from lamina.errors import NotFound
+from lamina.format.holder import Holder
 from lamina.front.places import PipelinePlace
 from lamina.recovery import Proof, Rehearsal, rehearse
 from lamina.running.control import Process, Status, read_status
 from lamina.running.holder import find_holder
 from lamina.wal.home import Home
 from lamina.wal.scan import all_segments
-from lamina.workspace.notes import LocalNotes
+from lamina.workspace.base import Notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +36,20 @@ class PipelineStatus:
     segments: int
     wal_bytes: int
     sinks: Mapping[str, int]  # the last epoch that each has
+    folder: str = ""  # of this machine: where the process would be seen
+    had_by: Holder | None = None  # of a home in an object store: who has claimed it last
 
     @property
     def epoch(self) -> int:
         """The last committed one; 0 if there is none."""
         head = self.rehearsal.state.head if self.rehearsal else None
         return head.epoch if head else 0
+
+    @property
+    def is_had_elsewhere(self) -> bool:
+        """By another machine, or from another folder of this one."""
+        here = (platform.node(), self.folder)
+        return self.had_by is not None and (self.had_by.host, self.had_by.scratch) != here
 
     @property
     def saved_epoch(self) -> int:
@@ -53,13 +63,15 @@ def look_up(
     store: str,
     opened: Callable[[], tuple[Home, Checkpointer]],
     sinks: Mapping[str, int] | None = None,
+    *,
+    had_by: Holder | None = None,
 ) -> PipelineStatus:
     """Read the logs as a start would, and see who is there now; nothing is claimed or changed.
 
     *opened* opens home and store to read. If it raises NotFound while a process holds the home,
     that process is just starting. Without *sinks* they are those that the last process named.
     """
-    said = read_status(home)
+    said, folder = read_status(home), str(home.absolute())
     holder = find_holder(home, said)
     known = sinks if sinks is not None else dict(said.sinks) if said else {}
     try:
@@ -67,7 +79,7 @@ def look_up(
     except NotFound:
         if holder is None:
             raise
-        return PipelineStatus(str(home.absolute()), store, None, holder, said, 0, 0, known)
+        return PipelineStatus(folder, store, None, holder, said, 0, 0, known, folder, had_by)
     rehearsal = rehearse(found, checkpointer, proof=Proof(verify=False))
     sizes = list(_sizes(found.disk))
     return PipelineStatus(
@@ -79,16 +91,18 @@ def look_up(
         segments=len(sizes),
         wal_bytes=sum(sizes),
         sinks=known,
+        folder=folder,
+        had_by=had_by,
     )
 
 
-def sink_epochs(place: PipelinePlace) -> dict[str, int]:
+def sink_epochs(place: PipelinePlace, notes: Notes) -> dict[str, int]:
     """The last epoch of each sink of a pipeline file, as the sink itself says."""
     from lamina.connectors.opening import close_sinks, open_sinks  # noqa: PLC0415  slow to import
 
     pipeline = place.read()
     file = str(place.file)
-    opened = open_sinks(pipeline, place.folder, notes=LocalNotes(place.home), file=file)
+    opened = open_sinks(pipeline, place.folder, notes=notes, file=file)
     try:
         positions = {name: sink.position() for name, sink in opened.items()}
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 from lamina.checkpoint.checkpointer import Checkpointer
@@ -11,6 +12,8 @@ from lamina.inspect.places import locate
 from lamina.inspect.reach import At, reach
 from lamina.inspect.view import View, look
 from lamina.store import open_store
+from lamina.store.address import home_address
+from lamina.workspace.remote.copying import copied_home
 
 LOOKS_MAX = 10
 
@@ -21,6 +24,7 @@ class Archive:
     def __init__(self, checkpointer: Checkpointer, home: Path | None = None) -> None:
         self.checkpointer = checkpointer
         self.home = home
+        self.closing = ExitStack()  # what goes with it
         self._files = RunFiles(checkpointer)
 
     def view(self, at: At = None) -> View:
@@ -41,6 +45,7 @@ class Archive:
     def close(self) -> None:
         """Remove the files that were fetched; its views cannot be used any more."""
         self._files.close()
+        self.closing.close()
 
     def __enter__(self) -> Archive:
         return self
@@ -50,7 +55,15 @@ class Archive:
 
 
 def open_archive(store: str | Path | Checkpointer, *, home: str | Path | None = None) -> Archive:
-    """Open a store by folder, URL or checkpointer; or the folder that `lamina.open` was given."""
+    """Open a store by folder, URL or checkpointer; or the folder that `lamina.open` was given.
+
+    A *home* in an object store is copied first: the archive shows it as it is now.
+    """
+    if address := home_address(home):
+        with ExitStack() as copies:
+            archive = open_archive(store, home=copies.enter_context(copied_home(address)))
+            archive.closing = copies.pop_all()
+        return archive
     if isinstance(store, Checkpointer):
         return Archive(store, Path(home) if home is not None else None)
     places = locate(store, home)

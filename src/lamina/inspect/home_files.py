@@ -14,6 +14,7 @@ from lamina.format.findings import Severity
 from lamina.format.home_names import STATE, state_folder
 from lamina.state.run_file import check_run, open_run
 from lamina.wal.examination import Trouble
+from lamina.wal.outputs import read_output, segment_of
 
 Done = Callable[[str, int], None]
 """Told after each file: its path and how many bytes of it were read."""
@@ -92,6 +93,9 @@ def _check_run(disk: Disk, path: str) -> int:
 
 
 def _digest(disk: Disk, path: str) -> tuple[int, str]:
+    if segment_of(path) is not None:
+        data = read_output(disk, path)
+        return len(data), hashlib.sha256(data).hexdigest()
     digest, size = hashlib.sha256(), 0
     disk.size(path)  # NotFound is said by it, and not by a folder in its place
     for part in _parts(disk, path):

@@ -44,6 +44,7 @@ from lamina.recovery.scan import RecoverableSink, Scan
 from lamina.wal.examination import Examined, Trouble, examine_all, missing_ranges, place_of
 from lamina.wal.home import read_home
 from lamina.wal.lost_segments import lost_segments
+from lamina.wal.outputs import segment_of
 from lamina.wal.scan import all_segments
 
 LOOKS_MAX = 5
@@ -244,7 +245,7 @@ class _Look:
         by_path = {file.path: file for file in sorted(named | needed, key=lambda f: f.path)}
         looked = 0
         for file in by_path.values():
-            is_there = _size(self._disk, file.path) is not None
+            is_there = _size(self._disk, segment_of(file.path) or file.path) is not None
             looked += is_there
             must = any(file.path == each.path for each in needed) if known else is_there
             trouble = check_staged(self._disk, file, needed=must, done=self._count)

@@ -185,6 +185,7 @@ def open_pipeline(
 def _workspace(wanted: RunSettings, spark: SparkSession, clock: Clock) -> Workspace:
     if not wanted.remote:
         return LocalWorkspace(wanted.home, clock)
+    open_store(wanted.remote)  # refuses a bucket that does not create only what is not there
     return remote_workspace(
         wanted.remote,
         wanted.home,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -10,6 +11,22 @@ from lamina.store.base import check_key
 
 REMOTE_SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
 SCHEMES = ("file", "memory", *REMOTE_SCHEMES)
+
+
+def home_address(home: str | os.PathLike[str] | None) -> str:
+    """The address of a home in an object store; an empty text if it is a folder."""
+    given = os.fspath(home) if home else ""
+    scheme, _, rest = given.partition(":")
+    if scheme in SCHEMES and rest.startswith("/") and not rest.startswith("//"):
+        advice = "Give the address as a text: a Path has only one slash where it needs two"
+        raise UsageError("the home is neither a folder nor an address", where=given, advice=advice)
+    if "://" not in given:
+        return ""
+    if scheme.lower() not in REMOTE_SCHEMES:
+        known = ", ".join(f"{each}://" for each in REMOTE_SCHEMES)
+        message = f"no home has the scheme {scheme[:40]!r}; known are a path, {known}"
+        raise UsageError(message, where=given)
+    return given.rstrip("/")
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,6 +227,14 @@ def test_epochs_of_a_home_in_an_object_store_are_ten_seconds_apart_unless_said()
         settings_of(local, "orders.sql", {"take_over": True})
 
 
+def test_checkpoints_of_a_home_in_an_object_store_are_in_one_too(tmp_path: Path) -> None:
+    place = place_of("orders.sql", "s3://bucket/x", str(tmp_path))
+    with pytest.raises(UsageError, match="the store is a folder of this machine"):
+        settings_of(place, "orders.sql", {})
+    elsewhere = place_of("orders.sql", "s3://bucket/x", "gs://other/y")
+    assert settings_of(elsewhere, "orders.sql", {}).store == "gs://other/y"
+
+
 # what it prints
 
 

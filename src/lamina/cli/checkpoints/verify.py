@@ -11,19 +11,20 @@ from lamina.checkpoint.finding import find_checkpoint
 from lamina.cli.checkpoints.home_report import home_shape, print_home
 from lamina.cli.support import shapes
 from lamina.cli.support.exits import Exit
-from lamina.cli.support.homes import HomeTarget
+from lamina.cli.support.homes import home_target
 from lamina.cli.support.places import place_of, place_options
 from lamina.cli.support.screen import Screen, json_option
 from lamina.cli.support.shapes import Shape
 from lamina.cli.support.target import Target, nothing_here, store_options
 from lamina.cli.support.words import counted, size
 from lamina.connectors.opening import close_sinks, open_sinks
+from lamina.disk.base import Disk
 from lamina.errors import NotFound
 from lamina.format.findings import Severity
+from lamina.front.homes import seen
 from lamina.ids import CheckpointId
 from lamina.inspect.verification import PipelineReport, verify_pipeline
 from lamina.recovery.scan import RecoverableSink
-from lamina.workspace.notes import LocalNotes
 
 PIPELINE_FILE = ".sql"
 NEVER_RUN = "Has it ever run? `lamina run` creates its home; --home says where it is"
@@ -53,7 +54,7 @@ def verify_command(
     Exits with 0 if all is well, 1 if there are only warnings, 4 if anything is damaged or missing.
     """
     subject = _subject(target, home, references)
-    if subject.folder is not None:
+    if subject.disk is not None:
         found = _pipeline(subject, sample, screen)
     else:
         found = PipelineReport(None, _store(subject, sample, screen))
@@ -70,7 +71,7 @@ class Subject:
 
     store: Target | None
     references: tuple[str, ...] = ()
-    folder: HomeTarget | None = None
+    disk: Disk | None = None
     sinks: tuple[RecoverableSink, ...] | None = None
 
 
@@ -81,28 +82,28 @@ def _subject(target: Target, home: str | None, references: tuple[str, ...]) -> S
         if len(references) > 1:
             raise click.UsageError("A pipeline is verified as a whole: name nothing but its file.")
         place = place_of(references[0], home, target.url or None)
-        notes = LocalNotes(place.home)
-        sinks = open_sinks(place.read(), place.folder, notes=notes, file=str(place.file))
+        home_seen = click.get_current_context().with_resource(seen(place))
+        sinks = open_sinks(place.read(), place.folder, notes=home_seen.notes, file=str(place.file))
         click.get_current_context().call_on_close(lambda: close_sinks(sinks))
         kept = replace(target, url=place.store)
-        return Subject(kept, (), HomeTarget(str(place.home)), tuple(sinks.values()))
+        return Subject(kept, (), home_seen.disk, tuple(sinks.values()))
     if store is None and home is None:
         raise click.UsageError("Name the pipeline file, or give --store, --home or both.")
     if references or home is None:
         if store is None:
             raise click.UsageError("Checkpoints are in a store: give --store.")
         return Subject(store, references)
-    return Subject(store, (), HomeTarget(home))
+    target_home = click.get_current_context().with_resource(home_target(home))
+    return Subject(store, (), target_home.disk())
 
 
 def _pipeline(subject: Subject, sample: float, screen: Screen) -> PipelineReport:
-    assert subject.folder is not None
-    disk = subject.folder.disk()
+    assert subject.disk is not None
     checkpointer = subject.store.to_read() if subject.store else None
     with screen.progress("verifying") as report:
         try:
             return verify_pipeline(
-                disk, checkpointer, sinks=subject.sinks, sample=sample, report=report
+                subject.disk, checkpointer, sinks=subject.sinks, sample=sample, report=report
             )
         except NotFound as error:
             raise NotFound(error.message, where=error.where, advice=NEVER_RUN) from error
@@ -123,8 +124,8 @@ def _shape(subject: Subject, found: PipelineReport, sample: float) -> Shape:
     store = found.store or VerifyReport(0, (), ())
     where = shapes.place(subject.store.to_read()) if subject.store else {"store": None, "base": ""}
     home = None
-    if found.home is not None and subject.folder is not None:
-        home = home_shape(subject.folder.disk(), found.home)
+    if found.home is not None and subject.disk is not None:
+        home = home_shape(subject.disk, found.home)
     return where | shapes.verification(store, sample) | {"ok": found.ok, "home": home}
 
 

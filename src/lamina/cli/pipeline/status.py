@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 
 from lamina.checkpoint import Checkpointer
 from lamina.cli.pipeline.run_words import late_sides, listed, watermark
 from lamina.cli.support import shapes
-from lamina.cli.support.homes import HomeTarget
+from lamina.cli.support.homes import home_on
 from lamina.cli.support.places import PipelinePlace, place_of, place_options
 from lamina.cli.support.screen import Screen, json_option
 from lamina.cli.support.shapes import Shape
 from lamina.cli.support.target import open_at, require_log
 from lamina.cli.support.words import counted, size, utc
+from lamina.disk.base import Disk
 from lamina.errors import NotFound
+from lamina.format.holder import Holder
 from lamina.format.manifest import ConnectorCheckpoint
+from lamina.front.homes import seen
 from lamina.front.status import PipelineStatus, look_up, sink_epochs
 from lamina.recovery import RecoveredState
 from lamina.running.holder import is_own_status
@@ -41,24 +43,31 @@ def status_command(
     if pipeline is None and (home is None or store is None):
         raise click.UsageError("Name the pipeline file, or give --home and --store.")
     place = place_of(pipeline or "pipeline", home, store)
-    sinks = None if pipeline is None else sink_epochs(place)
-    found = look_up(place.home, place.store, lambda: _open(place), sinks)
+    with seen(place) as home_seen:
+        sinks = None if pipeline is None else sink_epochs(place, home_seen.notes)
+        found = look_up(
+            place.home,
+            place.store,
+            lambda: _open(place, home_seen.disk),
+            sinks,
+            had_by=home_seen.had_by,
+        )
     if screen.as_json:
         screen.json(shape(found))
     else:
         _print(screen, found)
 
 
-def _open(place: PipelinePlace) -> tuple[Home, Checkpointer]:
-    home = _home(place.home)
+def _open(place: PipelinePlace, disk: Disk) -> tuple[Home, Checkpointer]:
+    home = _home(disk)
     checkpointer = Checkpointer(open_at(place.store, {}, writable=False), vnode_count=None)
     require_log(checkpointer)
     return home, checkpointer
 
 
-def _home(home: Path) -> Home:
+def _home(disk: Disk) -> Home:
     try:
-        return HomeTarget(str(home)).to_read()
+        return home_on(disk)
     except NotFound as error:
         advice = "Has it ever run? `lamina run` creates its home; --home says where it is"
         raise NotFound(error.message, where=error.where, advice=advice) from error
@@ -70,6 +79,11 @@ def _state(found: PipelineStatus) -> str:
     if found.holder is not None:
         mine = is_own_status(said, found.holder)
         return said.phase if mine and said is not None else "in use"
+    if found.had_by is not None and found.is_had_elsewhere:
+        host, when = found.had_by.host, utc(found.had_by.since_ms)
+        if found.had_by.has_ended:
+            return f"not running: it ended on {host} at {when}"
+        return f"not running here: {host} has had it since {when}, and has not said that it ended"
     if said is None:
         return "not running"
     if said.is_over or said.process.is_here:
@@ -105,6 +119,19 @@ def shape(found: PipelineStatus) -> Shape:
         "wal_bytes": found.wal_bytes,
         "sinks": dict(sorted(found.sinks.items())),
         "said": found.said.shape() if found.said else None,
+        "had_by": _holder(found.had_by),
+    }
+
+
+def _holder(had_by: Holder | None) -> Shape | None:
+    """Of a home in an object store."""
+    if had_by is None:
+        return None
+    return {
+        "host": had_by.host,
+        "folder": had_by.scratch,
+        "since_ms": had_by.since_ms,
+        "has_ended": had_by.has_ended,
     }
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from lamina.cli.support.homes import HomeTarget
+from lamina.cli.support.homes import HomeTarget, home_target
 from lamina.cli.support.shapes import Shape
 from lamina.cli.support.target import Target, option_option, require_log
 from lamina.format.manifest_model import StateColumn
@@ -58,10 +57,11 @@ def _options() -> tuple[Callable[[Any], Any], ...]:
         option_option("--option"),
         click.option(
             "--home",
-            metavar="PATH",
+            metavar="PATH|URL",
             envvar="LAMINA_HOME",
             show_envvar=True,
-            help="Folder of the write-ahead log; needed for epochs between checkpoints.",
+            help="Folder of the write-ahead log, or its address in an object store; needed for "
+            "epochs between checkpoints.",
         ),
     )
 
@@ -69,20 +69,17 @@ def _options() -> tuple[Callable[[Any], Any], ...]:
 @contextmanager
 def opened(target: StateTarget) -> Iterator[Archive]:
     """What is looked at, without claiming it."""
-    store, place = target.store, _home(target.home)
-    if not store.base:
-        places = locate(store.url, place)
-        store, place = replace(store, url=places.store), places.home
-    checkpointer = store.to_read()
-    require_log(checkpointer)
-    if place is not None:
-        HomeTarget(str(place)).to_read()  # a mistyped home is no home without epochs
-    with Archive(checkpointer, place) as archive:
-        yield archive
-
-
-def _home(given: str | None) -> Path | None:
-    return None if given is None else Path(HomeTarget(given).disk().root)
+    with ExitStack() as stack:
+        given = stack.enter_context(home_target(target.home)) if target.home is not None else None
+        store, place = target.store, None if given is None else given.path
+        if not store.base:
+            places = locate(store.url, place)
+            store, place = replace(store, url=places.store), places.home
+        checkpointer = store.to_read()
+        require_log(checkpointer)
+        if place is not None:
+            HomeTarget(str(place)).to_read()  # a mistyped home is no home without epochs
+        yield stack.enter_context(Archive(checkpointer, place))
 
 
 def view_shape(view: View) -> Shape:

@@ -5,7 +5,8 @@ Nothing here takes a lock or makes a folder: a look must not stop a pipeline fro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -19,6 +20,7 @@ from lamina.disk.base import Disk
 from lamina.errors import NotFound, UsageError, WalDamaged
 from lamina.format.home_names import IDENTITY, parse_segment
 from lamina.os_errors import typed_errors
+from lamina.store.address import home_address
 from lamina.wal.home import Home, read_home
 from lamina.wal.scan import all_segments
 
@@ -27,11 +29,16 @@ F = TypeVar("F", bound=Callable[..., None])
 
 @dataclass(frozen=True, slots=True)
 class HomeTarget:
-    """A folder that should be a home."""
+    """A folder that should be a home, or that has a copy of the one at *address*."""
 
     folder: str
+    address: str = ""
 
     def disk(self) -> LocalDisk:
+        if self.address:
+            from lamina.workspace.remote.copying import HomeCopy  # noqa: PLC0415  slow to import
+
+            return HomeCopy(Path(self.folder), self.address)
         if not self.folder.strip() or "\0" in self.folder:
             raise UsageError("--home is empty or not a valid path")
         folder = Path(self.folder)
@@ -40,12 +47,35 @@ class HomeTarget:
                 raise UsageError("--home is a file, not a folder", where=self.folder)
         return LocalDisk(folder)
 
+    @property
+    def path(self) -> Path:
+        """Where its files are."""
+        self.disk()
+        return Path(self.folder).absolute()
+
     def to_read(self) -> Home:
-        disk = self.disk()
-        try:
-            return read_home(disk)
-        except NotFound as error:
-            raise _no_home(disk) from error
+        return home_on(self.disk())
+
+
+def home_on(disk: Disk) -> Home:
+    """Whoever's it is, to read. NotFound or WalDamaged says what is missing."""
+    try:
+        return read_home(disk)
+    except NotFound as error:
+        raise _no_home(disk) from error
+
+
+@contextmanager
+def home_target(home: str) -> Iterator[HomeTarget]:
+    """What --home says; of a home in an object store a copy, for as long as it is looked at."""
+    address = home_address(home)
+    if not address:
+        yield HomeTarget(home)
+        return
+    from lamina.workspace.remote.copying import copied_home  # noqa: PLC0415  slow to import
+
+    with copied_home(address) as folder:
+        yield HomeTarget(str(folder), address)
 
 
 def _no_home(disk: Disk) -> NotFound | WalDamaged:
@@ -93,13 +123,14 @@ def home_option(command: F) -> F:
 
     @wraps(command)
     def run(home: str, **rest: Any) -> None:
-        command(home_target=HomeTarget(home), **rest)
+        with home_target(home) as target:
+            command(home_target=target, **rest)
 
     return click.option(
         "--home",
-        metavar="PATH",
+        metavar="PATH|URL",
         envvar="LAMINA_HOME",
         show_envvar=True,
         required=True,
-        help="Folder of the pipeline's write-ahead log.",
+        help="Folder of the pipeline's write-ahead log, or its address in an object store.",
     )(run)  # type: ignore[return-value]

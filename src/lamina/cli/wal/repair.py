@@ -9,6 +9,7 @@ from lamina.cli.support.homes import HomeTarget, find_segment, home_option, plac
 from lamina.cli.support.screen import Screen, json_option
 from lamina.cli.support.shapes import Shape
 from lamina.cli.support.words import counted
+from lamina.errors import UsageError
 from lamina.wal.repair import Repair, plan_repair, repair
 
 
@@ -34,6 +35,13 @@ def wal_repair_command(
     a torn end; it is for reading a log with other tools. Refused while another process holds the
     lock of the home or of the core.
     """
+    if home_target.address:
+        raise UsageError(
+            "a home in an object store has nothing to repair: its log is objects, which are there "
+            "as a whole or not at all",
+            where=home_target.address,
+            advice="`lamina wal verify` says what is wrong with it",
+        )
     require_somebody(yes=yes, dry_run=dry_run, does="cuts a file")
     home = home_target.to_read()
     path = find_segment(home.disk, segment)

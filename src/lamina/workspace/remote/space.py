@@ -96,7 +96,7 @@ class RemoteWorkspace(LocalWorkspace):
         self._takes_over = take_over
         self._carried_bytes = carried_bytes
         self._generation = 0
-        self._lending = Lending(self._store, carried_max=CARRIED_BYTES_MAX)
+        self._lending = Lending(self._store, carried_max=carried_bytes)
         self._shared: set[str] = set()  # run files that are in the store, by their name
 
     @property
@@ -125,7 +125,7 @@ class RemoteWorkspace(LocalWorkspace):
         self._remote.make_folder("")
         lock = None if held is not None else take_lock(self._remote)
         try:
-            self._check_holder()
+            self.check_holder()
             self._remote.identify()
             self._clear()
             self._remote.restore()
@@ -239,7 +239,7 @@ class RemoteWorkspace(LocalWorkspace):
 
     # steps
 
-    def _check_holder(self) -> None:
+    def check_holder(self) -> None:
         """Refused if another machine may have it: a courtesy, for it is the claim that decides."""
         data = self.notes.read(HOLDER)
         if data is None or self._takes_over:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from io import BufferedIOBase, BytesIO
 from pathlib import Path
 
-from lamina.errors import NotFound
-from lamina.format.home_names import parse_output_path
-from lamina.format.wal import Kind
 from lamina.store.base import Store
-from lamina.wal.reader import SegmentReader
+from lamina.wal.outputs import read_output, segment_of
 from lamina.workspace.model import Staged
 from lamina.workspace.remote.disk import RemoteDisk
 
@@ -31,13 +28,6 @@ class RemoteStaged:
         return f"{self._store.url.rstrip('/')}/{file.path}"
 
     def _read(self, file: Staged) -> bytes:
-        place = parse_output_path(file.path)
-        if place is None:
+        if segment_of(file.path) is None:
             return self._store.get(file.path)
-        segment, offset = place
-        for record in SegmentReader(self._disk, segment).records(offset):
-            if record.kind is Kind.OUTPUT:
-                assert record.payload is not None
-                return bytes(record.payload)
-            break
-        raise NotFound("no output is at this place of the log", where=self.where(file))
+        return read_output(self._disk, file.path)
