@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -13,6 +15,7 @@ from lamina.engine.engine import Engine
 from lamina.errors import Fenced, Refused, StoreError, StoreUnavailable, WalDamaged, WouldLose
 from lamina.format.remote_names import EPOCHS, RUNS
 from lamina.store import MemoryStore, Store
+from lamina.store.base import Data
 from lamina.testing.faulty import Fault, FaultKind, FaultyStore, Killed
 from lamina.workspace.base import Workspace
 from lamina.workspace.remote import RemoteWorkspace
@@ -59,7 +62,8 @@ class Machines(World):
 def test_killed_at_any_step_another_machine_goes_on(
     place: str, carried: int, tmp_path: Path
 ) -> None:
-    world = Machines(tmp_path, carried=carried)
+    settings = replace(World(tmp_path).settings, looks_ahead=carried == HUGE)
+    world = Machines(tmp_path, carried=carried, settings=settings)
     for nth, partitions in ((1, 2), (2, 4)):
         engine = world.open(Bomb(place, nth), partitions=partitions)
         with pytest.raises(Killed):
@@ -86,6 +90,61 @@ def test_an_epoch_is_one_object_and_no_look(tmp_path: Path) -> None:
     kill(engine)
 
 
+class SlowStore(MemoryStore):
+    """Says when a piece is asked for, and gives it only when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_answer = Event()
+        self.may_answer.set()
+
+    def put_if_absent(self, key: str, data: Data) -> None:
+        assert self.may_answer.wait(60)
+        super().put_if_absent(key, data)
+
+
+def test_the_next_epoch_runs_while_a_decision_is_on_its_way_and_nothing_is_published(
+    tmp_path: Path,
+) -> None:
+    store = SlowStore()
+    settings = replace(World(tmp_path).settings, looks_ahead=True)
+    world = Machines(tmp_path, objects=store, settings=settings)
+    seen: list[tuple[str, int]] = []
+
+    def note(place: str) -> None:
+        seen.append((place, sum(len(world.got(sink)) for sink in world.plan.sinks)))
+        if place == "before COMMIT" and len(seen) < 20:
+            store.may_answer.clear()
+        elif place == "after busiest":
+            store.may_answer.set()  # the last stream of an epoch
+
+    engine = world.open(note)
+    run_out(engine)
+    engine.checkpoint()
+    engine.close()
+    assert world.outcome() == EXPECTED
+    places = [place for place, _ in seen]
+    decided, settled = places.index("before COMMIT"), places.index("after COMMIT")
+    assert "after busiest" in places[decided:settled], "the next epoch has run in between"
+    published = {count for _, count in seen[decided : settled + 1]}
+    assert len(published) == 1, "nothing is published before the answer"
+
+
+def test_a_decision_that_is_refused_takes_what_ran_ahead_with_it(tmp_path: Path) -> None:
+    settings = replace(World(tmp_path).settings, looks_ahead=True)
+    world = Machines(tmp_path, settings=settings)
+    asleep = world.open()
+    run_out(asleep, epochs=2)
+    other = world.open()
+    with pytest.raises(Fenced):
+        asleep.step()
+    with pytest.raises(Refused, match="interrupted"):
+        asleep.step()
+    run_out(other)
+    other.checkpoint()
+    assert world.outcome() == EXPECTED
+
+
 def test_of_large_runs_and_output_an_epoch_has_one_object_each(tmp_path: Path) -> None:
     world = Machines(tmp_path, carried=0)
     engine = world.open()
@@ -107,6 +166,39 @@ def test_a_machine_that_sleeps_is_fenced_before_any_effect(tmp_path: Path) -> No
         run_out(asleep)
     run_out(other)
     other.checkpoint()
+    assert world.outcome() == EXPECTED
+
+
+class Meanwhile(MemoryStore):
+    """Lets somebody do something between a look at the log and the first create after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.then: Callable[[], None] | None = None
+
+    def put_if_absent(self, key: str, data: Data) -> None:
+        then, self.then = self.then, None
+        if then is not None:
+            then()
+        super().put_if_absent(key, data)
+
+
+def test_a_claim_in_the_place_of_a_deleted_piece_does_not_count(tmp_path: Path) -> None:
+    """The log was read up to a piece; those behind it were written, saved and deleted since."""
+    store = Meanwhile()
+    world = Machines(tmp_path, objects=store)
+    running = world.open()
+    run_out(running, epochs=1)
+
+    def go_on() -> None:
+        run_out(running, epochs=7)
+
+    store.then = go_on
+    late = world.open()
+    with pytest.raises(Fenced):
+        run_out(running)
+    run_out(late)
+    late.checkpoint()
     assert world.outcome() == EXPECTED
 
 

@@ -7,7 +7,7 @@ every call and try every state a crash may leave behind.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +39,15 @@ class LogFile(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class EagerFile(Protocol):
+    """A file whose sync takes so long that something else may be done meanwhile."""
+
+    def begin_sync(self) -> None:
+        """Begin the sync of what was appended; `sync` waits for it, and raises what failed."""
+        ...
 
 
 class Lock(Protocol):

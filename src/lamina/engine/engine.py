@@ -22,6 +22,7 @@ from lamina.engine.backoff import Backoff
 from lamina.engine.driver_runs import logged
 from lamina.engine.epoch_times import EpochTimes
 from lamina.engine.landing import landed
+from lamina.engine.look_ahead import LookAhead
 from lamina.engine.model import (
     Offset,
     OperatorWork,
@@ -78,21 +79,18 @@ class Engine:
         tables: Mapping[str, Table],
         fail_point: FailPoint = lambda _: None,
     ) -> None:
-        self._plan = plan
-        self._runner = runner
+        self._plan, self._runner = plan, runner
         self.sources = sources
-        self._recovered = recovered
-        self._driver = recovered.driver
+        self._recovered, self._driver = recovered, recovered.driver
         self._states = states
-        self._space = space
+        self._space, self._clock = space, clock
         self._task_space = space.for_tasks(settings.partitions * len(plan.streams))
-        self._clock = clock
-        self._settings = settings
-        self._fail_point = fail_point
+        self._settings, self._fail_point = settings, fail_point
         self.notes: list[str] = []  # what a person who started it should know
         self._run_id = new_writer_id(clock)[:12]
         self._broken = False
         self._reading = Backoff(clock)
+        self._ahead = LookAhead(settings.looks_ahead)
         self._times = EpochTimes(clock, plan)
         self._has_read = False  # in this process
         self._tables = Tables(tables, recovered.state.table_offsets)
@@ -174,7 +172,7 @@ class Engine:
             return None
         started = self._clock.monotonic()
         try:
-            plan, results = self._read()
+            plan, results = self._ahead.take() or self._read()
         except StoreUnavailable as error:
             if not self._has_read:  # it may never have been right: a person should know
                 raise
@@ -363,18 +361,21 @@ class Engine:
         )
         self._fail_point("before COMMIT")
         self._broken = True  # until memory says what the log says
-        self._head = self._driver.commit(commit)  # THE decision
-        self._fail_point("after COMMIT")
+        self._head = self._driver.commit(commit, wait=not self._ahead.is_on)  # THE decision
         self._next_epoch = plan.epoch + 1
         self._offsets = {name: each.end for name, each in plan.ranges.items()}
         self._applied, self._watermarks = plan.watermarks, after
         self._tables.committed = commit.table_offsets
-        self._saves.add(commit)
         for stream in self._plan.streams:
             for name in stream.operators if stream.name in results else ():
                 self._states.advance(name, results[stream.name].tasks, plan.epoch)
         for name, tasks in memories.items():
             self._states.advance(name, tasks, plan.epoch)
+        if not (self._publisher.behind or self._saves.holds):
+            self._ahead.read(self._read)  # while the COMMIT is on its way to the store
+        self._driver.settle()
+        self._fail_point("after COMMIT")
+        self._saves.add(commit)
         for sink in self._plan.sinks:
             self._publisher.add(sink, commit)
         self._broken = False

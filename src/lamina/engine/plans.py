@@ -107,6 +107,7 @@ class EngineSettings:
     reuse_state: frozenset[str] = frozenset()  # streams whose changed SELECT a person has accepted
     drop_state: frozenset[str] = frozenset()  # what is kept aside of streams that are gone
     unsaved_max: int = 100  # epochs that a checkpoint may be overdue before it holds the pipeline
+    looks_ahead: bool = False  # run the next epoch while the COMMIT of this one is being written
     drain: bool = False  # when everything is read, nothing more is to come: all windows close
 
 

@@ -140,8 +140,9 @@ class DriverLog:
         )
         return output_path(at.segment, at.offset)
 
-    def commit(self, commit: CommitRecord) -> Point:
-        """THE decision. When it returns the epoch is acknowledged and its effects may begin."""
+    def commit(self, commit: CommitRecord, *, wait: bool = True) -> Point:
+        """THE decision. When it returns, or without *wait* when `settle` does, the epoch is
+        acknowledged and its effects may begin."""
         self._segment.check_usable()
         self._check_adopted()
         self._check_commit(commit)
@@ -150,10 +151,17 @@ class DriverLog:
         with self._whole.step():
             self._ensure_adopted()
             self._append(Kind.COMMIT, data, commit.epoch)
-            self._segment.sync()
+            self._segment.begin_sync()
             self._head = point
-        self._check_owner()
+        if wait:
+            self.settle()
         return point
+
+    def settle(self) -> None:
+        """Wait until the last commit is durable; Fenced if somebody has taken over."""
+        with self._whole.step():
+            self._segment.sync()
+        self._check_owner()
 
     def note_checkpoint(self, record: CheckpointRecord) -> None:
         """From here on the store can be held to this checkpoint."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lamina.disk.base import Disk, LogFile
+from lamina.disk.base import Disk, EagerFile, LogFile
 from lamina.errors import LaminaError, StoreError, UsageError
 from lamina.format.wal import (
     HEADER_SIZE,
@@ -99,6 +99,12 @@ class SegmentWriter:
             raise
         crc = int.from_bytes(header[56:60], "little")
         return Placed(self.path, offset, self.position - offset, crc, count)
+
+    def begin_sync(self) -> None:
+        """Let the next `sync` begin now, if the file can do that beside something else."""
+        self.check_usable()
+        if isinstance(self._file, EagerFile):
+            self._file.begin_sync()
 
     def sync(self) -> None:
         """fdatasync; only its success moves the durable mark."""

@@ -7,8 +7,10 @@ durable. Runs that tasks have put into the store are fetched when somebody reads
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from lamina.clock import Clock
@@ -208,6 +210,7 @@ class PieceFile:
         self._disk = disk
         self._pending: list[bytes] = []
         self._sent = 0
+        self._under_way: Future[None] | None = None
 
     @property
     def path(self) -> str:
@@ -221,21 +224,48 @@ class PieceFile:
         self._file.append(parts)
         self._pending += [bytes(memoryview(part).cast("B")) for part in parts]
 
-    def sync(self) -> None:
-        """Create the piece; a header alone waits for the first record behind it."""
+    def begin_sync(self) -> None:
+        """Create the piece in a thread of its own; one at a time."""
+        self.sync_begun()
         data = b"".join(self._pending)
         if len(data) <= HEADER_SIZE and not self._sent:
-            return
+            return  # a header alone waits for the first record behind it
         if data:
-            self._disk.write_piece(self._segment, self._sent, data)
-        self._sent += len(data)
-        self._pending.clear()
+            offset, self._sent = self._sent, self._sent + len(data)
+            self._pending.clear()
+            self._under_way = in_thread(lambda: self._disk.write_piece(self._segment, offset, data))
+
+    def sync(self) -> None:
+        self.begin_sync()
+        self.sync_begun()
+
+    def sync_begun(self) -> None:
+        """Wait for what has begun; raises what failed."""
+        if self._under_way is not None:
+            under_way, self._under_way = self._under_way, None
+            under_way.result()
 
     def truncate(self, size: int) -> None:  # noqa: ARG002
         raise AssertionError("nobody cuts a driver segment (R1)")
 
     def close(self) -> None:
         self._file.close()
+
+
+def in_thread(work: Callable[[], None]) -> Future[None]:
+    """Run *work* beside what the caller does; it ends with the process."""
+    done: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001  who waits raises it
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
+    Thread(target=run, name="lamina-piece", daemon=True).start()
+    return done
 
 
 class _Durable:
