@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any, TextIO, TypedDict
 
 from lamina.engine.plans import EngineSettings
@@ -68,6 +69,7 @@ def settings_of(place: PipelinePlace, file: str, options: RunOptions) -> RunSett
     interval_s = options.get("interval_s")
     if interval_s is None:
         interval_s = REMOTE_INTERVAL_S if place.remote else 0.0
+    looks_ahead = bool(place.remote) and not interval_s and not options.get("once")
     return RunSettings(
         home=place.home,
         store=place.store,
@@ -78,7 +80,7 @@ def settings_of(place: PipelinePlace, file: str, options: RunOptions) -> RunSett
         file=file,
         until=_until(options),
         interval_s=interval_s,
-        engine=_engine(options),
+        engine=replace(_engine(options), looks_ahead=looks_ahead),
         recovery=RecoveryConfig(
             lose_after=options.get("lose_after"),
             take_over_home=options.get("take_over_home", False),

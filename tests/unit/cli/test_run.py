@@ -221,7 +221,9 @@ def test_epochs_of_a_home_in_an_object_store_are_ten_seconds_apart_unless_said()
     assert settings_of(local, "orders.sql", {}).interval_s == 0
     made = settings_of(remote, "orders.sql", {"interval_s": None})
     assert (made.interval_s, made.remote, made.take_over) == (10, "s3://bucket/x", False)
+    assert not made.engine.looks_ahead, "what it read would wait for its turn"
     made = settings_of(remote, "orders.sql", {"interval_s": 0.0, "take_over": True})
+    assert made.engine.looks_ahead
     assert (made.interval_s, made.take_over) == (0, True)
     with pytest.raises(UsageError, match="this home is a folder"):
         settings_of(local, "orders.sql", {"take_over": True})
