@@ -22,9 +22,10 @@ from lamina.connectors.opening import (
 from lamina.connectors.opening_tables import peek
 from lamina.connectors.table_sizes import is_sent_whole
 from lamina.engine.checked_code import check_code
-from lamina.engine.plans import EngineSettings
+from lamina.front.costs import EVERY, files_of, pace_of
 from lamina.front.locate import PipelineLike, locate
 from lamina.front.places import PipelinePlace, require_spark
+from lamina.inspect.request_costs import shape
 from lamina.pipeline.blocks import keeps_state
 from lamina.pipeline.checks import check_pipeline, order
 from lamina.pipeline.keys import read_keys
@@ -50,7 +51,6 @@ Shape = dict[str, Any]
 _JOIN = "{} join"
 _JOINS = frozenset(_JOIN.format(kind.value.lower()) for kind in JoinKind)
 
-EVERY = EngineSettings().checkpoint_epochs
 LOCAL = "local: the home is on a disk that the driver and its tasks share"
 LOST = {
     "process": "nothing: every committed epoch is in the log of the home",
@@ -71,6 +71,7 @@ def check(
     pipeline: PipelineLike,
     *,
     home: str | os.PathLike[str] | None = None,
+    interval_s: float | None = None,
     name: str = "",
     folder: str | os.PathLike[str] = "",
     spark: SparkSession | None = None,
@@ -79,17 +80,20 @@ def check(
     """What a pipeline will do; BadPipeline at the first thing that would not work.
 
     Nothing is run, claimed or changed. An existing SparkSession (*spark*) is used and left
-    unchanged, otherwise one is started; without Spark only the text is checked.
+    unchanged, otherwise one is started; without Spark only the text is checked. *interval_s* is the
+    time between epochs for which requests are priced, if the home is in an object store.
     """
     place, model = locate(pipeline, home=home, name=name, folder=folder)
     model = place.read() if model is None else model
-    plan = read_plan(place, model)
+    plan = read_plan(place, model, interval_s=interval_s)
     if with_spark:
         add_types(plan, place, model, spark=spark)
     return plan
 
 
-def read_plan(place: PipelinePlace, pipeline: Pipeline) -> Shape:
+def read_plan(
+    place: PipelinePlace, pipeline: Pipeline, *, interval_s: float | None = None
+) -> Shape:
     """What the text says, without Spark."""
     file = str(place.file)
     changing = changing_sources(pipeline, file=file)
@@ -100,7 +104,7 @@ def read_plan(place: PipelinePlace, pipeline: Pipeline) -> Shape:
     streams = {name: _stream(pipeline, name, file) for name in order(pipeline, file=file)}
     _add_changes(streams.values(), changing)
     streams |= {name: _bad_rows(name, source) for name, source in bad_row_streams(pipeline).items()}
-    return {
+    plan = {
         "pipeline": place.name,
         "file": file,
         "checked_with_spark": False,
@@ -111,6 +115,13 @@ def read_plan(place: PipelinePlace, pipeline: Pipeline) -> Shape:
         "mode": REMOTE if place.remote else LOCAL,
         "lost": REMOTE_LOST if place.remote else LOST,
     }
+    plan["requests"] = _requests(plan, place.remote, interval_s) if place.remote else None
+    return plan
+
+
+def _requests(plan: Shape, remote: str, interval_s: float | None) -> Shape:
+    """What a home in an object store asks of it in a month."""
+    return shape(remote, pace_of(interval_s, every=EVERY, files=files_of(plan)))
 
 
 def add_types(

@@ -10,12 +10,15 @@ import platform
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.disk.base import Disk
 from lamina.errors import NotFound
 from lamina.format.holder import Holder
+from lamina.front.costs import EVERY, pace_of
 from lamina.front.places import PipelinePlace
+from lamina.inspect.request_costs import shape
 from lamina.recovery import Proof, Rehearsal, rehearse
 from lamina.running.control import Process, Status, read_status
 from lamina.running.holder import find_holder
@@ -37,6 +40,7 @@ class PipelineStatus:
     wal_bytes: int
     sinks: Mapping[str, int]  # the last epoch that each has
     folder: str = ""  # of this machine: where the process would be seen
+    remote: str = ""  # the address of a home in an object store
     had_by: Holder | None = None  # of a home in an object store: who has claimed it last
 
     @property
@@ -57,6 +61,20 @@ class PipelineStatus:
         newest = self.rehearsal.history.newest if self.rehearsal else None
         return newest.epoch if newest else 0
 
+    def requests(self) -> dict[str, Any] | None:
+        """What its home in an object store asks of it in a month; None of a folder.
+
+        The interval is what the last process on this machine said, or else the default; 0 is as
+        fast as epochs come, which nobody can price.
+        """
+        interval_s = self.said.interval_ms / 1000 if self.said else None
+        if not self.remote or interval_s == 0:
+            return None
+        manifest = self.rehearsal.state.manifest if self.rehearsal else None
+        states = manifest.operators.values() if manifest else ()
+        files = sum(len(state.partitions) for state in states)
+        return shape(self.remote, pace_of(interval_s, every=EVERY, files=files))
+
 
 def look_up(
     home: Path,
@@ -64,6 +82,7 @@ def look_up(
     opened: Callable[[], tuple[Home, Checkpointer]],
     sinks: Mapping[str, int] | None = None,
     *,
+    remote: str = "",
     had_by: Holder | None = None,
 ) -> PipelineStatus:
     """Read the logs as a start would, and see who is there now; nothing is claimed or changed.
@@ -79,7 +98,9 @@ def look_up(
     except NotFound:
         if holder is None:
             raise
-        return PipelineStatus(folder, store, None, holder, said, 0, 0, known, folder, had_by)
+        return PipelineStatus(
+            folder, store, None, holder, said, 0, 0, known, folder, remote, had_by
+        )
     rehearsal = rehearse(found, checkpointer, proof=Proof(verify=False))
     sizes = list(_sizes(found.disk))
     return PipelineStatus(
@@ -92,6 +113,7 @@ def look_up(
         wal_bytes=sum(sizes),
         sinks=known,
         folder=folder,
+        remote=remote,
         had_by=had_by,
     )
 

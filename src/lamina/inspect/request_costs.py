@@ -8,6 +8,7 @@ the epochs of an interval can cost.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -127,11 +128,11 @@ def shape(url: str, pace: Pace) -> dict[str, Any]:
     }
 
 
-def sentence(url: str, pace: Pace) -> str:
-    """For people: one line."""
-    price, month = price_of(url), pace.month()
-    usd, asked = month.usd(price), month.puts + month.gets + month.lists
+def sentence(found: Mapping[str, Any]) -> str:
+    """For people: one line of what `shape` has found."""
+    asked = sum(found[f"{kind}_per_month"] for kind in ("puts", "gets", "lists"))
     return (
-        f"up to {asked:,.0f} requests a month with an epoch each {pace.epoch_seconds:g} s: "
-        f"about {usd:,.2f} USD ({price.name}, list prices of {as_of()}, without storage)"
+        f"up to {asked:,} requests a month with an epoch each {found['epoch_seconds']:g} s: "
+        f"about {found['usd_per_month']:,.2f} USD ({found['store_class']}, list prices of "
+        f"{found['prices_as_of']}, without storage)"
     )

@@ -82,6 +82,7 @@ class Status:
     """Of sources that list a server: `full` listings and `requests`, since this run began."""
     why: str = ""  # it is held, has failed, or tries something again
     refused: str = ""  # why the last checkpoint that a person asked for was not made
+    interval_ms: int = 0  # minimum time between epoch starts
     run: str = ""  # which run this is; empty: of a release that had no names for runs
 
     @property

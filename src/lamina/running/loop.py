@@ -132,7 +132,8 @@ class Loop:
 
     def run(self) -> Status:
         """Run to the end and say so; an end by an error is said by who made the presence."""
-        self._say("running", saved_epoch=self._engine.report.checkpoint_epoch)
+        saved = self._engine.report.checkpoint_epoch
+        self._say("running", saved_epoch=saved, interval_ms=round(self._interval_s * 1000))
         self._watcher.recovered(self._engine.report)
         for note in self._engine.notes:
             self._watcher.note(note)

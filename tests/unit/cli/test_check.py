@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lamina import check
+from lamina.errors import UsageError
 from tests.support.command_line import answer, lamina, tree
 
 SQL = """CREATE SOURCE trades (symbol STRING, price DECIMAL(12,2), volume BIGINT, ts TIMESTAMP)
@@ -54,6 +55,30 @@ def test_with_a_home_in_an_object_store_nothing_committed_is_lost(pipeline: Path
     assert [said.partition(":")[0] for said in plan["lost"].values()] == ["nothing"] * 3
     result = lamina("check", pipeline, "--no-spark", "--home", "s3://bucket/home")
     assert "lost with the machine:  nothing:" in result.stdout
+
+
+def test_a_home_in_an_object_store_has_its_price(pipeline: Path) -> None:
+    """Two streams keep state, in two partitions each; a checkpoint each ten epochs."""
+    remote = ("--no-spark", "--home", "s3://bucket/home", "--interval", "20")
+    requests = answer(lamina("check", pipeline, *remote, "--json"))["requests"]
+    epochs = 30 * 24 * 3600 / 20
+    assert requests["epoch_seconds"] == 20
+    assert requests["puts_per_month"] == epochs + epochs / 10 * (4 + 2 * 2)
+    assert requests["store_class"] == "S3 Standard"
+    said = lamina("check", pipeline, *remote).stdout
+    assert f"about {requests['usd_per_month']:.2f} USD (S3 Standard" in said
+    usual = check(pipeline, home="gs://bucket/home", with_spark=False)["requests"]
+    assert (usual["epoch_seconds"], usual["store_class"]) == (10, "GCS Standard")
+    assert check(pipeline, with_spark=False)["requests"] is None
+    assert "requests:" not in lamina("check", pipeline, "--no-spark").stdout
+
+
+@pytest.mark.parametrize("interval", ["0", "-1", "soon"])
+def test_an_interval_that_is_none_is_refused(pipeline: Path, interval: str) -> None:
+    refused = lamina("check", pipeline, "--no-spark", "--interval", interval)
+    assert refused.exit_code == 2
+    with pytest.raises(UsageError):
+        check(pipeline, home="s3://b/h", interval_s=0, with_spark=False)
 
 
 def test_the_text_says_the_same_and_no_secret(pipeline: Path) -> None:

@@ -59,7 +59,7 @@ def test_every_kind_of_request_and_the_checkpoints_count() -> None:
         "lists_per_month": 133_920,
         "usd_per_month": round(usd, 2),
     }
-    said = sentence(STANDARD, pace)
+    said = sentence(shape(STANDARD, pace))
     assert "1,015,200 requests" in said
     assert f"about {usd:.2f} USD (S3 Standard, list prices of {as_of()}" in said
 

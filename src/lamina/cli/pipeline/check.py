@@ -11,6 +11,7 @@ from lamina.cli.support.places import PipelinePlace, pipeline_argument
 from lamina.cli.support.screen import Screen, json_option, waiting
 from lamina.cli.support.shapes import Shape
 from lamina.front.check import add_types, read_plan
+from lamina.inspect.request_costs import sentence
 
 NOT_CHECKED = "only Spark can tell:    types, functions, columns of state"
 
@@ -22,8 +23,18 @@ NOT_CHECKED = "only Spark can tell:    types, functions, columns of state"
     is_flag=True,
     help="Check only what needs no Spark: syntax, names, paths and options, not types.",
 )
+@click.option(
+    "--interval",
+    "interval_s",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Time between epoch starts, as for `run`: what a home in an object store costs depends on "
+    "it.  [default: 10]",
+)
 @json_option
-def check_command(place: PipelinePlace, no_spark: bool, screen: Screen) -> None:
+def check_command(
+    place: PipelinePlace, no_spark: bool, interval_s: float | None, screen: Screen
+) -> None:
     """Explain a pipeline and report what would not work.
 
     Shows sources, streams with their state, sinks, and what could be lost. Syntax, names, paths
@@ -31,7 +42,7 @@ def check_command(place: PipelinePlace, no_spark: bool, screen: Screen) -> None:
     names line, column and what to do. Nothing is run, claimed or changed.
     """
     pipeline = place.read()
-    plan = read_plan(place, pipeline)
+    plan = read_plan(place, pipeline, interval_s=interval_s)
     if not screen.as_json:
         for line in _lines(plan):
             screen.line(line)
@@ -63,6 +74,8 @@ def _lines(plan: Shape) -> Iterator[str]:
     yield f"lost with the process:  {plan['lost']['process']}"
     yield f"lost with an executor:  {plan['lost']['executor']}"
     yield f"lost with the machine:  {plan['lost']['machine']}"
+    if plan["requests"] is not None:
+        yield f"requests:               {sentence(plan['requests'])}"
     yield "checked:                syntax, names, paths, options"
 
 

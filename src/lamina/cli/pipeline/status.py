@@ -21,6 +21,7 @@ from lamina.format.holder import Holder
 from lamina.format.manifest import ConnectorCheckpoint
 from lamina.front.homes import seen
 from lamina.front.status import PipelineStatus, look_up, sink_epochs
+from lamina.inspect.request_costs import sentence
 from lamina.recovery import RecoveredState
 from lamina.running.holder import is_own_status
 from lamina.wal.home import Home
@@ -50,6 +51,7 @@ def status_command(
             place.store,
             lambda: _open(place, home_seen.disk),
             sinks,
+            remote=place.remote,
             had_by=home_seen.had_by,
         )
     if screen.as_json:
@@ -120,6 +122,7 @@ def shape(found: PipelineStatus) -> Shape:
         "sinks": dict(sorted(found.sinks.items())),
         "said": found.said.shape() if found.said else None,
         "had_by": _holder(found.had_by),
+        "requests": found.requests(),
     }
 
 
@@ -181,6 +184,8 @@ def _lines(found: PipelineStatus) -> Iterator[tuple[str, str]]:
     unsaved = counted(max(found.epoch - found.saved_epoch, 0), "epoch")
     yield "checkpoint", f"epoch {newest.epoch}, {newest.id}; {unsaved} after it" if newest else "-"
     yield "log", f"{counted(found.segments, 'segment')}, {size(found.wal_bytes)}"
+    if (requests := found.requests()) is not None:
+        yield "requests", sentence(requests)
     if said is not None:
         yield (
             "said",
