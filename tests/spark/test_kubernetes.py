@@ -18,6 +18,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: lamina[spark]")
 
 from tests.servers.kubernetes_api import kubernetes_api
 from tests.servers.process import free_port
+from tests.servers.s3 import ACCESS_KEY, REGION, SECRET_KEY, S3Server
 from tests.spark import cluster_pipeline as pipeline
 from tests.spark.cluster import SPARK_HOME, write_conf
 from tests.spark.java import JAVA_OPTIONS, java_home
@@ -59,16 +60,29 @@ def here(folder: Path) -> dict[str, str]:
     return found
 
 
+def bucket(server: S3Server) -> dict[str, str]:
+    """What the Secret of the manifests would have."""
+    return {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.port}",
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        "AWS_REGION": REGION,
+        "AWS_ALLOW_HTTP": "true",
+    }
+
+
 def test_a_pipeline_runs_on_executors_that_it_asks_for_with_the_rights_it_has(
-    tmp_path: Path,
+    tmp_path: Path, seaweedfs_server: S3Server
 ) -> None:
+    """The home is in a bucket, as in the manifest."""
     file = pipeline.write_project(tmp_path)
     pods = tmp_path / "pods"
     pods.mkdir()
-    environment = variables(tmp_path)
+    environment = variables(tmp_path) | bucket(seaweedfs_server)
     conf = {"SPARK_CONF_DIR": str(write_conf(tmp_path / "conf", here(tmp_path)))}
     with kubernetes_api(pods, environment) as api:
-        driver = os.environ | environment | conf
+        home = {"LAMINA_HOME": seaweedfs_server.url("kubernetes")}
+        driver = os.environ | environment | conf | home
         with pipeline.started(file, f"k8s://{api.url}", driver) as (process, events):
             ended = list(events)[-1]
             assert process.wait() == 0, ended
@@ -93,9 +107,5 @@ def test_a_pipeline_runs_on_executors_that_it_asks_for_with_the_rights_it_has(
     assert executor["envFrom"] == [{"secretRef": {"name": the("Secret")["metadata"]["name"]}}]
     assert pod["spec"]["serviceAccountName"] == "lamina-executor"
     assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
-    claims = [each.get("persistentVolumeClaim", {}) for each in pod["spec"]["volumes"]]
-    wanted = the("PersistentVolumeClaim")["metadata"]["name"]
-    assert wanted in {claim.get("claimName") for claim in claims}
-    assert "/shared" in {each["mountPath"] for each in executor["volumeMounts"]}
     [owner] = pod["metadata"]["ownerReferences"]
     assert owner["name"] == "trades-driver-0", "executors end with the pod of the driver"

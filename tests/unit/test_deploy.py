@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from lamina.cli.main import cli
+from lamina.store.address import Address, home_address
 from tests.support.manifests import (
     DEPLOY,
     ROOT,
@@ -107,20 +108,16 @@ def test_executors_find_the_driver() -> None:
     }
 
 
-def test_driver_and_executors_share_a_volume_and_the_home_is_on_it() -> None:
-    of_executors = "spark.kubernetes.executor.volumes.persistentVolumeClaim.shared"
-    path = settings()[f"{of_executors}.mount.path"]
-    claim = settings()[f"{of_executors}.options.claimName"]
-    assert claim == the("PersistentVolumeClaim")["metadata"]["name"]
-    assert the("PersistentVolumeClaim")["spec"]["accessModes"] == ["ReadWriteMany"]
-    [volume] = [each for each in driver()["volumes"] if "persistentVolumeClaim" in each]
-    assert volume["persistentVolumeClaim"]["claimName"] == claim
-    mounts = folders()
-    assert mounts[volume["name"]] == path
-    assert {each["name"] for each in driver()["volumes"]} == set(mounts)
+def test_the_home_is_in_a_bucket_and_a_new_pod_takes_it_over() -> None:
+    """No pod needs the disk of another one."""
     home = arguments()[arguments().index("--home") + 1]
-    assert home.startswith(f"{path}/")
-    assert set(re.findall(r"'(/\w+)/", the("ConfigMap")["data"]["trades.sql"])) == {path}
+    assert home_address(home) == home
+    assert "--take-over" in arguments()
+    assert "PersistentVolumeClaim" not in {each["kind"] for each in manifests()}
+    assert not [name for name in settings() if ".volumes." in name]
+    assert {each["name"] for each in driver()["volumes"]} == set(folders())
+    places = re.findall(r"path '(\S+)'", the("ConfigMap")["data"]["trades.sql"])
+    assert {Address.parse(place).bucket for place in places} == {Address.parse(home).bucket}
 
 
 def folders() -> dict[str, str]:
