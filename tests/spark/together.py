@@ -46,6 +46,10 @@ class Together:
         options = {"function": Option("keep", "keep", made=keep)}
         return DeclaredSink(f"o{number}", f"q{number}", "function", options)
 
+    def published(self, number: int) -> dict[int, pa.Table]:
+        """By epoch."""
+        return self._published[number]
+
     def epochs(self, number: int) -> Epochs:
         """The rows of each epoch that has some, in order."""
         return [table.to_pylist() for _, table in sorted(self._published[number].items())]

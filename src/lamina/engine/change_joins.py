@@ -67,55 +67,30 @@ def _touched(
     schema, keys = partition.schema, keys_of(plan, rows)
     check_placement(partition.within, slots_of_keys(keys))
     rows, keys = without_alone(rows, keys)
-    kept = partition.groups(_with_values(keys))
+    kept = partition.groups(with_values(keys))
     new = [*keys, *key_columns(schema, rows)[plan.group :]]
-    columns = [
-        pa.concat_arrays([mine, kept.column(name)]) if kept.num_rows else mine
-        for mine, name in zip(new, schema.key.names, strict=True)
-    ]
-    sign = 1 - 2 * _flags(rows.column(TAKEN_BACK)).astype(np.int64)
-    counts = np.asarray(kept.column(COUNT).to_numpy(zero_copy_only=False), np.int64)
-    codes = _codes(columns)
-    _, first = np.unique(codes, return_index=True)
-    before, added = np.zeros(len(first), np.int64), np.zeros(len(first), np.int64)
-    np.add.at(added, codes[: len(sign)], sign)
-    before[codes[len(sign) :]] = counts
-    chosen = pa.array(first)
-    once = [column.take(chosen) for column in columns]
-    return _Touched(step, schema.key.names, once, plan.group, before, before + added)
+    return _Touched(**vars(counted(schema, new, rows.column(TAKEN_BACK), kept)), step=step)
 
 
 @dataclass(frozen=True)
-class _Touched:
+class Counted:
     """Rows, each once, with how often each was there and is there now."""
 
-    step: ChangeJoin
     names: Sequence[str]
-    columns: list[pa.Array]  # join keys, side, and the columns of both sides
-    group: int
+    columns: list[pa.Array]  # join keys, and all that tells rows apart
+    group: int  # so many of them are join keys: the first
     before: Rows
     after: Rows
 
     @cached_property
-    def is_right(self) -> Mask:
-        return _flags(self.columns[self.group])
-
-    @cached_property
     def has_key(self) -> Mask:
         """A null is equal to nothing."""
-        return _all_valid(self.columns[: self.group])
+        return all_valid(self.columns[: self.group])
 
     @cached_property
     def is_changed(self) -> Mask:
         changed: Mask = self.before != self.after
         return changed
-
-    @cached_property
-    def codes(self) -> Rows:
-        """A number for each join key."""
-        return _codes(self.columns[: self.group])
-
-    # what is kept
 
     def run(self, schema: StateSchema) -> pa.RecordBatch:
         """What has changed, as a run."""
@@ -130,6 +105,42 @@ class _Touched:
         columns = [*(column.filter(mask) for column in self.columns), pa.array(after, pa.int64())]
         batch = pa.RecordBatch.from_arrays(columns, schema=schema.row)
         return changes(schema, batch, deletes=after == 0)
+
+
+def counted(
+    schema: StateSchema, new: Sequence[pa.Array], taken_back: pa.Array, kept: pa.RecordBatch
+) -> Counted:
+    """What was *kept* of some join keys, and what the epoch adds to it or takes away."""
+    columns = [
+        pa.concat_arrays([mine, kept.column(name)]) if kept.num_rows else mine
+        for mine, name in zip(new, schema.key.names, strict=True)
+    ]
+    sign = 1 - 2 * flags(taken_back).astype(np.int64)
+    counts = np.asarray(kept.column(COUNT).to_numpy(zero_copy_only=False), np.int64)
+    codes = codes_of(columns)
+    _, first = np.unique(codes, return_index=True)
+    before, added = np.zeros(len(first), np.int64), np.zeros(len(first), np.int64)
+    np.add.at(added, codes[: len(sign)], sign)
+    before[codes[len(sign) :]] = counts
+    chosen = pa.array(first)
+    once = [column.take(chosen) for column in columns]
+    return Counted(schema.key.names, once, schema.group, before, before + added)
+
+
+@dataclass(frozen=True)
+class _Touched(Counted):
+    """The rows of both sides."""
+
+    step: ChangeJoin
+
+    @cached_property
+    def is_right(self) -> Mask:
+        return flags(self.columns[self.group])
+
+    @cached_property
+    def codes(self) -> Rows:
+        """A number for each join key."""
+        return codes_of(self.columns[: self.group])
 
     # what comes out
 
@@ -156,7 +167,7 @@ class _Touched:
         sorted_codes = self.codes[theirs]
         starts = np.searchsorted(sorted_codes, self.codes[mine], "left")
         sizes = np.searchsorted(sorted_codes, self.codes[mine], "right") - starts
-        for which, nth in _spread(sizes):
+        for which, nth in spread(sizes):
             x, y = mine[which], theirs[starts[which] + nth]
             yield x, y, self.after[x] * self.after[y] - self.before[x] * self.before[y]
 
@@ -182,7 +193,7 @@ class _Touched:
         self, schema: pa.Schema, left: Rows, right: Rows, times: Rows
     ) -> Iterator[pa.RecordBatch]:
         """Rows of both sides beside each other, as often as *times* says; -1 is none."""
-        for which, _ in _spread(np.abs(times)):
+        for which, _ in spread(np.abs(times)):
             sides = [pa.array(rows[which], mask=rows[which] < 0) for rows in (left, right)]
             kinds = pa.array(np.where(times[which] > 0, INSERT, DELETE), pa.string())
             mine = dict(zip(self.names, self.columns, strict=True))
@@ -195,7 +206,7 @@ class _Touched:
             yield pa.RecordBatch.from_arrays([*columns, kinds], schema=schema)
 
 
-def _spread(sizes: Rows) -> Iterator[tuple[Rows, Rows]]:
+def spread(sizes: Rows) -> Iterator[tuple[Rows, Rows]]:
     """Each number as often as its size, with 0, 1, 2, ... beside it; in parts of a bounded size."""
     last = np.cumsum(sizes)
     total = int(last[-1]) if len(last) else 0
@@ -205,20 +216,20 @@ def _spread(sizes: Rows) -> Iterator[tuple[Rows, Rows]]:
         yield which, place - (last[which] - sizes[which])
 
 
-def _with_values(keys: Sequence[pa.Array]) -> list[pa.Array]:
-    mask = pa.array(_all_valid(keys))
+def with_values(keys: Sequence[pa.Array]) -> list[pa.Array]:
+    mask = pa.array(all_valid(keys))
     return [key.filter(mask) for key in keys]
 
 
-def _all_valid(columns: Sequence[pa.Array]) -> Mask:
-    return np.asarray(np.logical_and.reduce([_flags(column.is_valid()) for column in columns]))
+def all_valid(columns: Sequence[pa.Array]) -> Mask:
+    return np.asarray(np.logical_and.reduce([flags(column.is_valid()) for column in columns]))
 
 
-def _flags(column: pa.Array) -> Mask:
+def flags(column: pa.Array) -> Mask:
     return np.asarray(column.to_numpy(zero_copy_only=False), np.bool_)
 
 
-def _codes(columns: Sequence[pa.Array]) -> Rows:
+def codes_of(columns: Sequence[pa.Array]) -> Rows:
     """A number for each row: equal ones have the same."""
     codes = canonical(columns).dictionary_encode().indices
     return np.asarray(codes.to_numpy(zero_copy_only=False), np.int64)

@@ -271,7 +271,7 @@ class Engine:
         limits = self._settings.limits
         ranges = {
             name: source.plan(self._offsets[name], limits, self._states.memory(name))
-            for name, source in sorted(self.sources.items())
+            for name, source in sorted(self.sources.items(), key=self._plan.when_planned)
         }
         drain = self._plan.delays_us if self._settings.drain else ()
         plan = plan_epoch(self._next_epoch, ranges, self._watermarks, self._applied, drain=drain)

@@ -77,3 +77,23 @@ class ChangeJoin:
         """Rows that were kept without a column do not have it: other columns are another state."""
         join = [self.kind.value, list(self.columns)]
         return sha256_hex(encode([of, "join of changes", *join]))
+
+
+@dataclass(frozen=True, slots=True)
+class TemporalJoin:
+    """The step of a temporal join over changes: rows meet the rows that the right side has now.
+
+    Of the right side a row is kept until it is taken back, of the left side none is.
+    """
+
+    kind: JoinKind  # INNER or LEFT
+    columns: tuple[str, ...]  # of both sides: they come out
+    left: int  # so many of them are of the left side: the first; the others are kept
+
+    @property
+    def merges(self) -> tuple[Merge, ...]:
+        return ()
+
+    def definition(self, of: str | None) -> str | None:
+        """Rows that were kept without a column do not have it: other columns are another state."""
+        return sha256_hex(encode([of, "temporal join", list(self.columns[self.left :])]))

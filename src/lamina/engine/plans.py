@@ -24,6 +24,7 @@ class StreamPlan:
     block_of: str = ""  # the stream that a person has written, if this is a block of it
     late_of: str = ""  # the stream whose late rows it has: it runs when there are some
     lateness_us: int = 0  # its watermark is this much before that of its sources
+    looks_up: frozenset[str] = frozenset()  # sources of a side that its rows meet as it is now
     is_counted: bool = True  # no: its late rows are those that another block counts
 
     @property
@@ -53,6 +54,14 @@ class EnginePlan:
     definitions: Mapping[str, str] = field(default_factory=dict)  # name -> digest of what it is
     connectors: Mapping[str, str] = field(default_factory=dict)  # source -> what it is read with
     changing: frozenset[str] = frozenset()  # sources whose rows are changes
+
+    def when_planned(self, source: tuple[str, object]) -> tuple[bool, str]:
+        """By this sources are put in order; those that rows are looked up in come last.
+
+        So what was in a table before an event was written is planned with the event, or before it.
+        """
+        name, _ = source
+        return any(name in stream.looks_up for stream in self.streams), name
 
     @property
     def delays_by_rows(self) -> dict[str, int]:

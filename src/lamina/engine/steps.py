@@ -1,12 +1,13 @@
 """What makes new values of old ones and of an epoch's rows.
 
-Merges       old and new values become one, column by column: aggregates
-a KeyedStep  a function over the keys of a partition that have rows or whose timer is due
-a Join       rows of two streams are kept until their partners have come (engine/joins.py)
-a ChangeJoin rows of two streams that may be taken back are kept until they are (engine/joins.py)
-an Asof      rows of one stream wait for the version of their time (engine/asof.py)
-Timers       the state beside that of a keyed step: which keys are to be called, and when
-Pending      the state beside that of merges: which rows wait to come out (engine/pending.py)
+Merges         old and new values become one, column by column: aggregates
+a KeyedStep    a function over the keys of a partition that have rows or whose timer is due
+a Join         rows of two streams are kept until their partners have come (engine/joins.py)
+a ChangeJoin   rows of two streams that may be taken back are kept until they are (engine/joins.py)
+a TemporalJoin rows of one stream meet the rows that another one has now (engine/joins.py)
+an Asof        rows of one stream wait for the version of their time (engine/asof.py)
+Timers         the state beside that of a keyed step: which keys are to be called, and when
+Pending        the state beside that of merges: which rows wait to come out (engine/pending.py)
 
 All of them give whole new values (R10): what they come to is logged, and nothing is ever computed
 again from the log. So a step may be any function, as long as the same keys, old values and rows
@@ -25,7 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lamina.engine.asof import Asof
-from lamina.engine.joins import ChangeJoin, Join
+from lamina.engine.joins import ChangeJoin, Join, TemporalJoin
 from lamina.errors import UsageError
 from lamina.format.canonical import encode, sha256_hex
 from lamina.state.merge import Merge
@@ -156,7 +157,7 @@ class PythonStep:
 
 StepFunction = Callable[[Stepping], Stepped]
 
-Step = Merges | Timers | Pending | Join | ChangeJoin | Asof | KeyedStep
+Step = Merges | Timers | Pending | Join | ChangeJoin | TemporalJoin | Asof | KeyedStep
 
 
 def is_keyed(step: Step) -> bool:

@@ -7,7 +7,7 @@
    of windows that have closed
 
 A step that is a function over keys has its own way through: engine/keyed.py; joins have others:
-engine/joining.py, engine/change_joins.py, engine/asof_joining.py.
+engine/joining.py, engine/change_joins.py, engine/temporal_joins.py, engine/asof_joining.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lamina.engine.asof_joining import update_asof
 from lamina.engine.change_joins import update_change_join
 from lamina.engine.changing import PAIR, changed_only, versions
 from lamina.engine.joining import update_join
-from lamina.engine.joins import ChangeJoin, Join
+from lamina.engine.joins import ChangeJoin, Join, TemporalJoin
 from lamina.engine.keyed import update_keyed
 from lamina.engine.model import OperatorPlan, OperatorWork, StreamWork, TaskResult, TaskWork
 from lamina.engine.own_columns import as_shown, failures_named, own_of, shown_fields, with_states
@@ -39,6 +39,7 @@ from lamina.engine.task_state import (
     rows_counted,
     schema_of,
 )
+from lamina.engine.temporal_joins import update_temporal_join
 from lamina.engine.typed import as_planned
 from lamina.errors import Refused
 from lamina.format.commit import WalRange
@@ -88,6 +89,9 @@ def _updated(
         return Updated(joined.result, joined.rows)
     if isinstance(plan.step, ChangeJoin):
         joined = update_change_join(task, operator, plan.step, batches)
+        return Updated(joined.result, joined.rows)
+    if isinstance(plan.step, TemporalJoin):
+        joined = update_temporal_join(task, operator, plan.step, batches)
         return Updated(joined.result, joined.rows)
     if isinstance(plan.step, Asof):
         joined = update_asof(task, operator, plan.step, batches)

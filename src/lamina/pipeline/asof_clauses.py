@@ -3,6 +3,7 @@
 FROM a [LEFT] ASOF JOIN b MATCH_CONDITION (a.ts >= b.ts) ON a.k = b.k     Spark's, and Snowflake's
 FROM a ASOF [LEFT] JOIN b ON a.k = b.k AND a.ts >= b.ts                   DuckDB's
 FROM a [LEFT] JOIN b FOR SYSTEM_TIME AS OF a.ts ON a.k = b.k              Flink's, a temporal join
+FROM a [LEFT] JOIN b FOR SYSTEM_TIME AS OF PROCTIME() ON a.k = b.k        b as it is in this epoch
 
 The words are taken out of the clause: what is left is that of any other join.
 """
@@ -26,6 +27,7 @@ ASOF_KINDS = {
 }
 _MATCH = "MATCH_CONDITION"
 _AS_OF = ("FOR", "SYSTEM_TIME", "AS", "OF")
+_PROCTIME = ("PROCTIME", "(", ")")
 _FOLLOWS = ("ON", "USING", "AS")
 _WHICH = "Write MATCH_CONDITION (x.ts >= y.ts), with the event times of both sides"
 
@@ -84,14 +86,22 @@ def _split_as_of(script: Script, words: Words) -> tuple[Words, Words, Word | Non
         if said != _AS_OF or word.depth != words[0].depth:
             continue
         start = end = index + len(_AS_OF)
+        if calls_proctime(words[start:]):
+            end = start + len(_PROCTIME)
+            return (*words[:index], *words[end:]), words[start:end], word
         while _is_name(words, end) and (end == start or sign(words, end - 1) == "."):
             end += 2
         end -= 1
         if end <= start or sign(words, end) == ".":
-            message = "the event time of the left side follows FOR SYSTEM_TIME AS OF"
+            message = "a time of the left side follows FOR SYSTEM_TIME AS OF, or PROCTIME()"
             raise script.bad(message, word, "Write FOR SYSTEM_TIME AS OF x.ts")
         return (*words[:index], *words[end:]), words[start:end], word
     return words, (), None
+
+
+def calls_proctime(words: Words) -> bool:
+    """Whether it begins with PROCTIME(): the time of the epoch in which a row comes."""
+    return tuple(sign(words, i) for i in range(len(_PROCTIME))) == _PROCTIME
 
 
 def _is_name(words: Words, index: int) -> bool:

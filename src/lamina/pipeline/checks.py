@@ -9,7 +9,6 @@ from collections.abc import Collection
 from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 from itertools import chain
-from posixpath import normpath
 
 from lamina.errors import BadPipeline
 from lamina.pipeline.aggregate_python import check_own_calls
@@ -43,6 +42,7 @@ from lamina.pipeline.python_checks import NO_WATERMARK, check_python
 from lamina.pipeline.rank_checks import check_overs, check_ranked
 from lamina.pipeline.select import Select, read_select
 from lamina.pipeline.shapes import Shape, check_key_types
+from lamina.pipeline.sink_checks import check_paths
 from lamina.pipeline.source_checks import check_source
 from lamina.pipeline.table_joins import check_tables, check_tables_are_read, unknown_input
 from lamina.pipeline.table_values import check_values
@@ -71,7 +71,7 @@ def check_pipeline(
     check_tables(pipeline, checks.bad)
     for sink in pipeline.sinks.values():
         checks.sink(sink)
-    checks.paths()
+    check_paths(pipeline.sinks.values(), checks.bad)
     for name in order(pipeline, file=file):
         checks.stream(pipeline.streams[name])
     checks.everything_is_read()
@@ -103,6 +103,7 @@ class _Checks:
         self._pipeline = pipeline
         self._changing = changing  # sources
         self._file = file
+        self._looking_up: set[str] = set()  # temporal joins over changes, as far as checked
         self._inputs = {n.lower(): n for n in chain(pipeline.sources, pipeline.streams)}
         self._shapes = {name: self._shape(each) for name, each in pipeline.streams.items()}
 
@@ -131,17 +132,6 @@ class _Checks:
         advice = did_you_mean(sink.stream, self._pipeline.streams)
         raise self.bad(f"there is no stream {sink.stream!r} to write", sink, advice)
 
-    def paths(self) -> None:
-        taken: dict[str, DeclaredSink] = {}
-        for sink in self._pipeline.sinks.values():
-            for key, option in sink.options.items():
-                if key.lower() != "path":
-                    continue
-                other = taken.setdefault(normpath(option.value), sink)
-                if other is not sink:
-                    message = f"the sinks {other.name!r} and {sink.name!r} have the same path"
-                    raise self.bad(message, sink, "Give each sink a path of its own")
-
     # streams, as a graph
 
     def select(self, name: str) -> Select | None:
@@ -149,6 +139,10 @@ class _Checks:
         return None if shape is None else shape.select
 
     def inputs(self, name: str) -> tuple[str, ...]:
+        """The sources and streams that its rows come of; not those in which they are looked up."""
+        return self.reads(name)[:1] if name in self._looking_up else self.reads(name)
+
+    def reads(self, name: str) -> tuple[str, ...]:
         """The sources and streams that a stream reads."""
         select = self._shapes[name].select
         found: list[str] = []
@@ -165,10 +159,11 @@ class _Checks:
     def needed(self, name: str) -> tuple[str, ...]:
         """What runs before it: the streams that it reads, and the one whose late rows it has."""
         late_of = self._pipeline.streams[name].late_of
-        return (*self.input_streams(name), *((late_of,) if late_of else ()))
+        read = (each for each in self.reads(name) if each in self._pipeline.streams)
+        return (*read, *((late_of,) if late_of else ()))
 
     def input_streams(self, name: str) -> tuple[str, ...]:
-        """The streams that a stream reads."""
+        """The streams that its rows come of."""
         return tuple(each for each in self.inputs(name) if each in self._pipeline.streams)
 
     def _sources_named(self, name: str) -> list[DeclaredSource]:
@@ -258,8 +253,9 @@ class _Checks:
         self._check_key_types(shape)
 
     def _check_join(self, stream: Stream, updating: str | None) -> None:
-        changing = [self._changing_part(name) for name in self.inputs(stream.name)]
-        check_join(stream, Inputs(updating, changing, self._sources_named), self._file)
+        changing = [self._changing_part(name) for name in self.reads(stream.name)]
+        if check_join(stream, Inputs(updating, changing, self._sources_named), self._file):
+            self._looking_up.add(stream.name)
 
     def _check_where(self, shape: Shape) -> None:
         """Rows of an updating stream are all passed on, or none of a key."""
@@ -375,7 +371,7 @@ class _Checks:
         """What nothing reads would run and produce nothing that anybody sees."""
         read = {self._inputs[sink.stream.lower()] for sink in self._pipeline.sinks.values()}
         for name in self._shapes:
-            read.update(self.inputs(name))
+            read.update(self.reads(name))
         for stream in self._pipeline.streams.values():
             if stream.name not in read:
                 raise self.bad(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from lamina.pipeline.asof_clauses import calls_proctime
 from lamina.pipeline.expressions import Words, sign
 from lamina.pipeline.joins import JoinClause
-from lamina.pipeline.model import AsofOf, JoinKind, JoinOf
+from lamina.pipeline.model import PROCTIME, AsofOf, JoinKind, JoinOf
 from lamina.pipeline.select import Select, quoted
 from lamina.pipeline.tokens import Script
 
@@ -48,7 +49,7 @@ def _asof_of(script: Script, clause: JoinClause) -> AsofOf | None:
     place = script.place((match or as_of or clause.on or clause.words)[0].start)
     return AsofOf(
         script.slice(match),
-        script.slice(as_of),
+        PROCTIME if calls_proctime(as_of) else script.slice(as_of),
         place,
     )
 

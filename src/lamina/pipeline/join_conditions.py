@@ -33,6 +33,7 @@ class Relation:
     alias: str
     columns: tuple[str, ...]
     times: frozenset[str] = frozenset()  # in lower case
+    clocks: frozenset[str] = frozenset()  # those that are the time of the epoch, in lower case
 
     def has(self, column: str) -> bool:
         return column.lower() in (each.lower() for each in self.columns)

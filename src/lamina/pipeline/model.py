@@ -235,12 +235,16 @@ class JoinKind(StrEnum):
         return self.judges_left or self.judges_right
 
 
+PROCTIME = "PROCTIME()"
+"""Behind FOR SYSTEM_TIME AS OF: the epoch in which a row comes to the join."""
+
+
 @dataclass(frozen=True, slots=True)
 class AsofOf:
     """Of a join that gives each row of the left side one of the right side (asof_clauses.py)."""
 
     match: str = ""  # what MATCH_CONDITION says, if it is there
-    as_of: str = ""  # what FOR SYSTEM_TIME AS OF says
+    as_of: str = ""  # what FOR SYSTEM_TIME AS OF says: a column, or PROCTIME
     place: Place = field(default=NOWHERE, compare=False)
 
 

@@ -1,4 +1,4 @@
-"""A join over changes as Spark runs it: new rows and rows that are taken back, as one table.
+"""Joins over changes as Spark runs them: new rows and rows that are taken back, as one table.
 
 Both go to the owner of their join keys, with a column that says which is which.
 """
@@ -29,9 +29,32 @@ class ChangeJoinPlan(JoinPlan):
                 self.columns,
                 self.types,
                 is_right=bool(number),
-                beside=f"{is_old} AS {TAKEN_BACK}",
+                beside=_says(is_old),
             )
             for is_old, sides in (("false", new), ("true", old))
             for number, (side, over) in enumerate(zip(self.sides, sides, strict=True))
         ]
         return " UNION ALL ".join(texts)
+
+
+@dataclass(frozen=True, slots=True)
+class TemporalJoinPlan(JoinPlan):
+    """Rows that stay, and rows of another side that may be taken back; what comes out stays."""
+
+    @property
+    def sent(self) -> tuple[str, ...]:
+        return (*self.keys, RIGHT, TAKEN_BACK, ALONE, *self.columns)
+
+    def meeting(self, left: str, right: str, taken_back: str) -> str:
+        """The rows of the left side, and what the right side gets and loses."""
+        mine, theirs = self.sides
+        given = ((mine, left, False, "false"), (theirs, right, True, "false"))
+        texts = [
+            side.sql(over, self.columns, self.types, is_right=is_right, beside=_says(is_old))
+            for side, over, is_right, is_old in (*given, (theirs, taken_back, True, "true"))
+        ]
+        return " UNION ALL ".join(texts)
+
+
+def _says(is_old: str) -> str:
+    return f"{is_old} AS {TAKEN_BACK}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -30,22 +29,22 @@ from lamina.pipeline.blocks import keeps_state
 from lamina.pipeline.compile import compile_select
 from lamina.pipeline.compile_rows import named_table
 from lamina.pipeline.digests import digests_of, hash_of, words_of
-from lamina.pipeline.epoch_times import goes_by_clock
+from lamina.pipeline.epoch_times import epoch_times, goes_by_clock
 from lamina.pipeline.model import DeclaredSource, FrameFunction, Pipeline, Stream
 from lamina.pipeline.plans import Aggregation, Stateless
 from lamina.pipeline.select import Select, read_select
 from lamina.pipeline.tokens import bad_at
 from lamina.pipeline.variables import filled
-from lamina.spark.compiling_change_joins import compile_stream_join
 from lamina.spark.compiling_first import Firsts
 from lamina.spark.compiling_frames import compile_frames
 from lamina.spark.compiling_groups import INPUT, Groups
 from lamina.spark.compiling_keyed import compile_keyed
+from lamina.spark.compiling_temporal_joins import compile_stream_join
 from lamina.spark.compiling_values import compile_beside, reads_tables_beside
 from lamina.spark.compiling_versions import compile_versions
 from lamina.spark.frames import view
 from lamina.spark.internals import arrow_schema, empty_frame, is_aggregate
-from lamina.spark.known import Known, change_of, ends_of, output_of, times_of
+from lamina.spark.known import Known, change_of, clocks_of, ends_of, output_of, times_of
 from lamina.spark.own_aggregates import OwnAggregates
 from lamina.spark.plan_checks import (
     check_change,
@@ -59,6 +58,7 @@ from lamina.spark.plan_checks import (
 from lamina.spark.schemas import advice_on, columns_schema, first_line
 from lamina.spark.streams import Reading, SparkStream
 from lamina.spark.tables import declare_tables
+from lamina.spark.unions import together
 from lamina.spark.user_functions import register_functions
 
 
@@ -124,6 +124,7 @@ class _Compiler:
                 changing.get(name),
                 times=frozenset({source.watermark.column.lower()} if source.watermark else ()),
                 delay_us=source.watermark.delay_us if source.watermark else 0,
+                clocks=frozenset(each.lower() for each in epoch_times(source)),
             )
             for name, source in pipeline.sources.items()
         }
@@ -154,15 +155,11 @@ class _Compiler:
         if reads_tables_beside(stream):
             self._add_inlined(stream, inputs[0], reading, meaning)
             return
+        if stream.join is not None:
+            self._add_join(stream, inputs, reading, meaning)
+            return
         sources = frozenset(source for each in inputs for source in each.sources)
         lateness_us = max(each.lateness_us for each in inputs) + stream.late.allowed_us
-        if stream.join is not None:
-            joined = compile_stream_join(self.spark, stream, inputs, reading, self.file)
-            self._add(
-                joined.stream, stream, meaning, sources, joined.output, lateness_us=lateness_us
-            )
-            self._known[stream.name] = joined.known(inputs, sources, meaning, lateness_us)
-            return
         if stream.late_of:
             parts, made = [], self._late_rows(stream, reading, inputs)
         else:
@@ -189,7 +186,27 @@ class _Compiler:
             made if is_inlined else None,
             max(each.delay_us for each in inputs),
             ends_of(select, made, inputs),
+            clocks=clocks_of(select, made, inputs),
         )
+
+    def _add_join(
+        self, stream: Stream, inputs: Sequence[Known], reading: Reading, meaning: Json
+    ) -> None:
+        joined = compile_stream_join(self.spark, stream, inputs, reading, self.file)
+        timed = joined.timed(inputs)
+        sources = frozenset(source for each in timed for source in each.sources)
+        lateness_us = max(each.lateness_us for each in timed)
+        looks_up = frozenset(s for each in inputs[len(timed) :] for s in each.sources)
+        self._add(
+            joined.stream,
+            stream,
+            meaning,
+            sources,
+            joined.output,
+            lateness_us=lateness_us,
+            looks_up=looks_up,
+        )
+        self._known[stream.name] = joined.known(timed, sources, meaning, lateness_us)
 
     def _add_inlined(self, stream: Stream, read: Known, reading: Reading, meaning: Json) -> None:
         """A join with a table, and values of queries: a part of what reads them."""
@@ -214,6 +231,7 @@ class _Compiler:
         output: Output,
         *,
         lateness_us: int = 0,
+        looks_up: frozenset[str] = frozenset(),
     ) -> None:
         """A job of every epoch: the stream itself, or a block that only it needs."""
         if block.name in self.streams or (block.name != stream.name and block.name in self._known):
@@ -241,6 +259,7 @@ class _Compiler:
                 block_of=stream.block_of if is_whole else stream.block_of or stream.name,
                 late_of=stream.late_of,
                 lateness_us=lateness_us,
+                looks_up=looks_up,
                 is_counted=is_whole,
             )
         )
@@ -276,7 +295,7 @@ class _Compiler:
         if any(each.change is not Change.APPEND for each in inputs):
             message = f"LATE ROWS of {stream.late_of!r}, which reads rows that replace others"
             raise bad_at(message, self.file, stream.place)
-        given = self.spark.createDataFrame([], _together(self.spark, stream, inputs, self.file))
+        given = self.spark.createDataFrame([], together(self.spark, stream, inputs, self.file))
         with view(given, f"late rows of {stream.late_of}") as name:
             draft = SparkStream(stream.name, Reading((INPUT,)), plan.late, given.schema, b"")
             rows = self.spark.sql(draft.late({INPUT: name}, 0))
@@ -301,24 +320,6 @@ def _meaning(source: DeclaredSource) -> Json:
     return [columns, None if source.watermark is None else source.watermark.column.lower()]
 
 
-def _together(
-    spark: SparkSession, stream: Stream, inputs: Sequence[Known], file: str
-) -> StructType:
-    """The columns of all inputs, as UNION ALL gives them."""
-    if len(inputs) == 1:
-        return inputs[0].schema
-    frames = [empty_frame(spark, each.schema) for each in inputs]
-    columns = {len(each.schema.names) for each in inputs}
-    if len(columns) > 1:
-        listed = ", ".join(str(len(each.schema.names)) for each in inputs)
-        raise bad_at(
-            f"the parts of UNION ALL have different numbers of columns: {listed}",
-            file,
-            stream.place,
-        )
-    return reduce(DataFrame.union, frames).schema
-
-
 def _compile(
     spark: SparkSession,
     stream: Stream,
@@ -333,7 +334,7 @@ def _compile(
     try:
         if isinstance(stream.python, FrameFunction):
             return [compile_frames(spark, stream, reading, [each.schema for each in inputs])]
-        every = _together(spark, stream, inputs, file)
+        every = together(spark, stream, inputs, file)
         if stream.python is not None:
             times = frozenset.intersection(*(each.times for each in inputs))
             return [compile_keyed(spark, stream, reading, every, times)]

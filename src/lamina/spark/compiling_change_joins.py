@@ -21,11 +21,11 @@ from lamina.pipeline.join_keys import Columns, keys_of_join
 from lamina.pipeline.model import Emit, JoinKind, Stream
 from lamina.pipeline.tokens import bad_at, read_script
 from lamina.spark.change_joins import ChangeJoinPlan
-from lamina.spark.compiling_joins import Joined, Joining, compile_join
+from lamina.spark.compiling_joins import Joined, Joining, sides_of
 from lamina.spark.internals import arrow_schema, empty_frame
 from lamina.spark.join_asked import Asked, Input
 from lamina.spark.joins import JoinPlan, Types, flat, seen_by_readers
-from lamina.spark.known import Known, change_of
+from lamina.spark.known import Known
 from lamina.spark.plan_checks import check_deterministic, of_now, refused_type
 from lamina.spark.schemas import advice_on, first_line, nullable
 from lamina.spark.streams import Reading, SparkStream
@@ -61,18 +61,9 @@ class ChangesJoined(Joined):
         )
 
 
-def compile_stream_join(
-    spark: SparkSession, stream: Stream, inputs: Sequence[Known], reading: Reading, file: str
-) -> Joined:
-    """The join of two *inputs*, which *reading* has in their order."""
-    is_of_changes = change_of(inputs) is Change.CHANGES
-    compiled = compile_change_join if is_of_changes else compile_join
-    return compiled(spark, stream, inputs, reading, file)
-
-
 def compile_change_join(
     spark: SparkSession, stream: Stream, inputs: Sequence[Known], reading: Reading, file: str
-) -> ChangesJoined:
+) -> Joined:
     """The join of two *inputs*, of which one or both are changes."""
     of = stream.join
     assert of is not None
@@ -81,29 +72,28 @@ def compile_change_join(
             raise rows_replace(name, of, file)
     changing = (known.change is Change.CHANGES for known in inputs)
     check_sides(of, (next(changing), next(changing)), file)
-    left, right = (
-        Input(_without_times(known), Reading((part,)), alias)
-        for known, part, alias in zip(
-            inputs, reading.parts, (of.left_alias, of.right_alias), strict=True
-        )
-    )
+    left, right = sides_of(of, map(without_times, inputs), reading)
     try:
         asked = Asked(spark, stream, of, (left, right), file)
-        return _ChangeJoining(spark, stream, of, (left, right), asked).compiled()
+        return ChangeJoining(spark, stream, of, (left, right), asked).compiled()
     except PySparkException as error:
         said = f"the join of {stream.block_of!r}: {first_line(error)}"
         raise bad_at(said, file, of.on_place, advice_on(error)) from error
 
 
-def _without_times(known: Known) -> Known:
+def without_times(known: Known) -> Known:
     """Bounds of time are conditions like others: nothing is kept by them."""
     relations = tuple(Relation(each.alias, each.columns) for each in known.relations)
     return replace(known, times=frozenset(), ends=frozenset(), relations=relations)
 
 
 @dataclass(frozen=True, slots=True)
-class _ChangeJoining(Joining):
-    def compiled(self) -> ChangesJoined:
+class ChangeJoining(Joining):
+    @property
+    def _called(self) -> str:
+        return "a join over changes"
+
+    def compiled(self) -> Joined:
         condition = self.asked.condition()
         self._check(condition)
         kept = [self._kept(each) for each in self.inputs[LEFT].relations]
@@ -117,11 +107,18 @@ class _ChangeJoining(Joining):
             plan = _over_changes(self._plan(condition, (kept, others), seen, (left, right)))
             rows = self.spark.sql(plan.changes((left, right), (left, right)))
             check_deterministic(rows, self.asked.bad)
-        self._check_types(rows.schema, plan)
+        self._check_types(rows.schema, plan.columns)
         columns = StructType([nullable(rows.schema[name]) for name in plan.columns])
         every = StructType([nullable(field) for field in rows.schema])
         operator = self._operator_of(plan, arrow_schema(empty_frame(self.spark, every)), condition)
         output = StructType([*columns, StructField(CHANGE, StringType())])
+        stream = self._stream_of(plan, output, operator)
+        read = self._with_reader(replace(stream, output=columns), shown, seen, 0)
+        return ChangesJoined(
+            stream, shown, read.schema, read.seen, 0, self._told_apart_by(condition, plan.types)
+        )
+
+    def _stream_of(self, plan: JoinPlan, output: StructType, operator: OperatorPlan) -> SparkStream:
         stream = SparkStream(
             self.stream.name,
             Reading((*self.inputs[LEFT].reading.parts, *self.inputs[RIGHT].reading.parts)),
@@ -133,10 +130,7 @@ class _ChangeJoining(Joining):
             over=(self.inputs[LEFT].reading, self.inputs[RIGHT].reading),
         )
         self._check_pairs(stream)
-        read = self._with_reader(replace(stream, output=columns), shown, seen, 0)
-        return ChangesJoined(
-            stream, shown, read.schema, read.seen, 0, self._told_apart_by(condition, plan.types)
-        )
+        return stream
 
     def _time(self, side: Input) -> str:  # noqa: ARG002  rows of changes have none that counts
         return ""
@@ -147,8 +141,9 @@ class _ChangeJoining(Joining):
         of = self.of
         if of.ttl_us is not None:
             raise self.asked.bad(
-                "STATE TTL in a join over changes: a row is kept until it is taken back",
-                "Leave it out. Both sides are kept as they are now, as large as they are",
+                f"STATE TTL in {self._called}: a row is kept until it is taken back",
+                "Leave it out: what is there now is kept. If another join needs it, let that be a "
+                "stream of its own",
             )
         if of.kind is not JoinKind.INNER and condition.pairs:
             raise self.asked.bad(
@@ -161,20 +156,20 @@ class _ChangeJoining(Joining):
             now = next(of_now(script.words), None)
             if now is not None:
                 raise script.bad(
-                    f"{now.text}() in a join over changes: a row that is taken back must be as it "
-                    "was",
+                    f"{now.text}() in {self._called}: a row that is taken back must be as it was",
                     now,
                     "Compute it in a stream of its own over a source, whose rows never change",
                 )
 
-    def _check_types(self, schema: StructType, plan: JoinPlan) -> None:
+    def _check_types(self, schema: StructType, kept: Sequence[str]) -> None:
         """A row that is taken back is found by all its columns."""
-        for name in plan.columns:
-            reason = refused_type(schema[name].dataType)
+        for name in kept:
+            kind = schema[name].dataType
+            reason = refused_type(kind)
             if reason is not None:
                 raise self.asked.bad(
-                    f"{name} of type {schema[name].dataType.simpleString()} in a join over changes "
-                    f"cannot be kept, because rows that are taken back are found by it: {reason}",
+                    f"{name} of type {kind.simpleString()} in {self._called} cannot be kept, "
+                    f"because rows that are taken back are found by it: {reason}",
                     "Leave it out, or make a STRING of it in a stream before",
                 )
 

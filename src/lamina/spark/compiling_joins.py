@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
@@ -51,6 +51,10 @@ class Joined:
     def output(self) -> Output:
         return Output(pa.ipc.read_schema(pa.py_buffer(self.stream.arrow_output)), Change.APPEND)
 
+    def timed(self, inputs: Sequence[Known]) -> Sequence[Known]:
+        """The first of its *inputs*, those that the event times of its rows are of."""
+        return inputs
+
     def known(
         self, inputs: Sequence[Known], sources: frozenset[str], meaning: Json, lateness_us: int
     ) -> Known:
@@ -76,18 +80,23 @@ def compile_join(
     for known, name in zip(inputs, (of.left, of.right), strict=True):
         if known.change is not Change.APPEND:
             raise rows_replace(name, of, file)
-    left, right = (
-        Input(known, Reading((part,)), alias)
-        for known, part, alias in zip(
-            inputs, reading.parts, (of.left_alias, of.right_alias), strict=True
-        )
-    )
+    left, right = sides_of(of, inputs, reading)
     try:
         asked = Asked(spark, stream, of, (left, right), file)
         return Joining(spark, stream, of, (left, right), asked).compiled()
     except PySparkException as error:
         said = f"the join of {stream.block_of!r}: {first_line(error)}"
         raise bad_at(said, file, of.on_place, advice_on(error)) from error
+
+
+def sides_of(of: JoinOf, inputs: Iterable[Known], reading: Reading) -> tuple[Input, Input]:
+    """The two *inputs*, which *reading* has in their order."""
+    aliases = (of.left_alias, of.right_alias)
+    left, right = (
+        Input(known, Reading((part,)), alias)
+        for known, part, alias in zip(inputs, reading.parts, aliases, strict=True)
+    )
+    return left, right
 
 
 @dataclass(frozen=True, slots=True)

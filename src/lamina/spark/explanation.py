@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from lamina.engine.asof import Asof
 from lamina.engine.change_joins import COUNT
 from lamina.engine.join_rows import AT, ID, RIGHT, UNTIL
-from lamina.engine.joins import ChangeJoin, Join
+from lamina.engine.joins import ChangeJoin, Join, TemporalJoin
 from lamina.engine.model import OperatorPlan
 from lamina.engine.own_columns import own_of
 from lamina.engine.ports import CHANGE
@@ -68,6 +68,8 @@ def _columns(stream: SparkStream) -> dict[str, Any]:
         return _join(stream, operator, _kept_for(operator.step))
     if operator is not None and isinstance(operator.step, ChangeJoin):
         return _join(stream, operator, _BOTH_SIDES)
+    if operator is not None and isinstance(operator.step, TemporalJoin):
+        return _join(stream, operator, _RIGHT_SIDE)
     if operator is not None and isinstance(operator.step, Asof):
         return _join(stream, operator, _kept_by_asof(operator.step))
     merged = operator.merges if operator else ()
@@ -94,6 +96,10 @@ def _columns(stream: SparkStream) -> dict[str, Any]:
 
 
 _BOTH_SIDES = "the rows that both sides have now, until they are taken back"
+
+_RIGHT_SIDE = (
+    "the rows that the right side has now, until they are taken back; none of the left side"
+)
 
 
 def _kept_for(step: Join) -> str:

@@ -43,7 +43,7 @@ class Input:
         if known.relations:
             return known.relations
         times = known.times | known.ends
-        return (Relation(self.alias, tuple(known.schema.names), times),)
+        return (Relation(self.alias, tuple(known.schema.names), times, known.clocks),)
 
     @property
     def called(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -34,34 +34,54 @@ class Known:
     ends: frozenset[str] = frozenset()  # its columns that are ends of closed windows
     relations: tuple[Relation, ...] = ()  # of a join: the tables that it has
     stored: StructType | None = None  # its rows as they are staged, if readers see others
+    clocks: frozenset[str] = frozenset()  # its columns that are the time of the epoch, lower case
 
 
 def times_of(select: Select, made: SparkStream, inputs: Sequence[Known]) -> frozenset[str]:
     """Columns that are still the event time of every input."""
+    if isinstance(made.plan, Aggregation) and not made.plan.is_distinct and len(inputs) == 1:
+        return frozenset()
+    return _still(select, made, inputs, lambda read: read.times)
+
+
+def clocks_of(select: Select, made: SparkStream, inputs: Sequence[Known]) -> frozenset[str]:
+    """Columns that are still the time of the epoch, because no row waits for another one."""
+    if made.operator is not None:
+        return frozenset()
+    return _still(select, made, inputs, lambda read: read.clocks)
+
+
+def _still(
+    select: Select,
+    made: SparkStream,
+    inputs: Sequence[Known],
+    of: Callable[[Known | Relation], frozenset[str]],
+) -> frozenset[str]:
+    """The columns that come of those *of* every input."""
     if select.is_python:
         return frozenset()
     if len(inputs) > 1:
         places = [
-            {i for i, column in enumerate(each.schema.names) if column.lower() in each.times}
+            {i for i, column in enumerate(each.schema.names) if column.lower() in of(each)}
             for each in inputs
         ]
         return frozenset(made.output.names[i].lower() for i in set.intersection(*places))
-    if isinstance(made.plan, Aggregation) and not made.plan.is_distinct:
-        return frozenset()
     (read,) = inputs
-    passed = _passed_on(select, made)
     if read.relations:
-        return frozenset(_times_of_tables(select, read.relations))
-    return frozenset(passed[name].lower() for name in read.times if name in passed)
+        return frozenset(_of_tables(select, read.relations, of))
+    passed = _passed_on(select, made)
+    return frozenset(passed[name].lower() for name in of(read) if name in passed)
 
 
-def _times_of_tables(select: Select, tables: Sequence[Relation]) -> Iterator[str]:
-    """Items that are the event time of a table of a join: `x.ts`, or `ts` if only one has it."""
+def _of_tables(
+    select: Select, tables: Sequence[Relation], of: Callable[[Known | Relation], frozenset[str]]
+) -> Iterator[str]:
+    """Items that are such a column of a table of a join: `x.ts`, or `ts` if only one has it."""
     for item in select.items:
         name, words = name_of(item), [word.text.lower() for word in item.words]
         for each in tables:
             path = words[-1:] if len(words) == 1 else [each.alias.lower(), ".", words[-1]]
-            if name is not None and words == path and words[-1] in each.times:
+            if name is not None and words == path and words[-1] in of(each):
                 yield name
 
 

@@ -24,7 +24,7 @@ from lamina.engine.taking_back import TAKEN_BACK
 from lamina.engine.task_state import ROWS
 from lamina.pipeline.plans import FLOOR, Aggregation, Stateless
 from lamina.pipeline.select import quoted
-from lamina.spark.change_joins import ChangeJoinPlan
+from lamina.spark.change_joins import ChangeJoinPlan, TemporalJoinPlan
 from lamina.spark.frame_functions import FramePlan
 from lamina.spark.internals import query
 from lamina.spark.joins import JoinPlan
@@ -208,6 +208,9 @@ class SparkStream:
         new = [each.sql(views) for each in self.over]
         if isinstance(plan, ChangeJoinPlan):
             return plan.changes(new, [each.sql(taken_back) for each in self.over])
+        if isinstance(plan, TemporalJoinPlan):
+            left, right = new
+            return plan.meeting(left, right, self.over[1].sql(taken_back))
         return plan.sql(*new)
 
     def rows(self, views: Views) -> str:
