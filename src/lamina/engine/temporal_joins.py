@@ -22,7 +22,6 @@ import pyarrow as pa
 from lamina.engine.change_joins import (
     COUNT,
     Counted,
-    all_valid,
     codes_of,
     counted,
     flags,
@@ -47,7 +46,7 @@ from lamina.engine.typed import as_planned
 from lamina.pipeline.model import JoinKind
 from lamina.state.changes import key_columns, slots_of_keys
 from lamina.state.partition import StatePartition
-from lamina.state.vnodes import Mask, Rows
+from lamina.state.vnodes import Rows
 
 
 def update_temporal_join(
@@ -108,7 +107,10 @@ class _Meeting:
 
     @cached_property
     def _there(self) -> Rows:
-        """The rows of the right side that are there now, in the order of their join keys."""
+        """The rows of the right side that are there now, in the order of their join keys.
+
+        None has a null in its key, so a row of the left side that has one finds nothing.
+        """
         there = np.flatnonzero(self.right.has_key & (self.right.after > 0))
         return there[np.argsort(self._codes[1][there], kind="stable")]
 
@@ -117,9 +119,7 @@ class _Meeting:
         """Of each row of the left side: where its partners begin, and how many there are."""
         mine, theirs = self._codes[0], self._codes[1][self._there]
         starts = np.searchsorted(theirs, mine, "left")
-        sizes = np.searchsorted(theirs, mine, "right") - starts
-        has_key: Mask = all_valid(self.keys)
-        return starts, np.where(has_key, sizes, 0)
+        return starts, np.searchsorted(theirs, mine, "right") - starts
 
     @cached_property
     def _codes(self) -> tuple[Rows, Rows]:

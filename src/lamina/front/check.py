@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 Shape = dict[str, Any]
 
 _JOIN = "{} join"
+_ASOF, _TEMPORAL = "asof ", "temporal "
 _JOINS = frozenset(_JOIN.format(kind.value.lower()) for kind in JoinKind)
 
 LOCAL = "local: the home is on a disk that the driver and its tasks share"
@@ -208,6 +209,13 @@ def _add_changes(streams: Iterable[Shape], sources: Collection[str]) -> None:
     changing = {name.lower() for name in sources}
     for stream in streams:
         stream["over_changes"] = any(each.lower() in changing for each in stream["inputs"])
+        if stream["over_changes"] and stream["kind"].startswith(_ASOF):
+            stream["kind"] = stream["kind"].replace(_ASOF, _TEMPORAL)
+            stream["emit"] = f"each row, at once, with the rows that {stream['inputs'][1]} has now"
+            stream["kept"] = (
+                "of the right side, until rows are taken back; nothing of the left side"
+            )
+            continue
         is_join = stream["kind"] in _JOINS
         if stream["over_changes"] and (is_join or stream["kind"] in ("stateless", "distinct")):
             stream["emit"] = Emit.CHANGES.value
@@ -251,8 +259,13 @@ def _join(stream: Stream, of: JoinOf) -> Shape:
         "block_of": stream.block_of or None,
         "reads": f"{of.left}, {of.right}",
         "inputs": [of.left, of.right],
+<<<<<<< HEAD
         "kind": ("asof " if of.asof else "") + _JOIN.format(of.kind.value.lower()),
         "keys": [of.on or of.where or ", ".join(of.using or map(" = ".join, of.values))],
+=======
+        "kind": (_ASOF if of.asof else "") + _JOIN.format(of.kind.value.lower()),
+        "keys": [of.on or of.where or ", ".join(of.using)],
+>>>>>>> 68228ef (joins: tests, docs and promises of temporal joins over changes)
         "window": None,
         "emit": "; ".join(emits),
         "kept": "the last version of each key" if of.asof else "until no partner can come",

@@ -188,11 +188,10 @@ class Joining:
     # what is kept
 
     def _kept(self, relation: Relation) -> Relation:
-        """Only with columns that somebody mentions."""
-        of = self.of
-        if relation.alias.lower() in of.whole:
-            return relation
-        columns = tuple(c for c in relation.columns if c.lower() in of.mentioned)
+        """Only with columns that somebody mentions; its rows wait, and come in another epoch."""
+        of, columns = self.of, relation.columns
+        if relation.alias.lower() not in of.whole:
+            columns = tuple(c for c in columns if c.lower() in of.mentioned)
         return Relation(relation.alias, columns, relation.times)
 
     def _asked(self, relation: Relation, condition: Condition) -> Relation:

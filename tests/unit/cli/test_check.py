@@ -181,6 +181,27 @@ CREATE SINK a FROM both USING console;
     assert "  over       changes: a row that is taken back takes back what came out of it" in text
 
 
+def test_a_temporal_join_over_changes_says_what_it_keeps_and_emits(tmp_path: Path) -> None:
+    file = tmp_path / "joined.sql"
+    file.write_text(
+        """CREATE SOURCE t (k STRING, a BIGINT) USING json OPTIONS (path 'in');
+CREATE STREAM sums AS SELECT k, sum(a) AS s FROM t GROUP BY k EMIT CHANGES;
+CREATE STREAM both AS SELECT t.k, x.s FROM t
+  LEFT JOIN sums FOR SYSTEM_TIME AS OF PROCTIME() AS x ON x.k = t.k;
+CREATE SINK a FROM both USING console;
+"""
+    )
+    streams = answer(lamina("check", file, "--no-spark", "--json"))["streams"]
+    assert {each["name"]: (each["kind"], each["emit"]) for each in streams} == {
+        "sums": ("aggregate", "changes"),
+        "both.join": ("temporal left join", "each row, at once, with the rows that sums has now"),
+        "both": ("stateless", "every row, at once"),
+    }
+    text = lamina("check", file, "--no-spark").output
+    assert "  kept       of the right side, until rows are taken back; nothing of the left" in text
+    assert "  over       changes of the right side: what has come out is not taken back" in text
+
+
 def test_changes_are_followed_from_stream_to_stream(tmp_path: Path) -> None:
     file = tmp_path / "changes.sql"
     file.write_text(

@@ -136,7 +136,9 @@ def _stream(stream: Shape) -> Iterator[str]:
         yield f"  window     {stream['window'] or 'none'}"
     if stream["kept"]:
         yield f"  kept       {stream['kept']}"
-    if stream["over_changes"] and stream["kind"].endswith(" join"):
+    if stream["over_changes"] and stream["kind"].startswith("temporal "):
+        yield "  over       changes of the right side: what has come out is not taken back"
+    elif stream["over_changes"] and stream["kind"].endswith(" join"):
         yield "  over       changes: a row that is taken back takes back what came out of it"
     elif stream["over_changes"] and stream["kind"] != "stateless":
         yield "  over       changes: rows may be taken back, and a group without rows is gone"
