@@ -62,8 +62,13 @@ def plan_of(step: ChangeJoin) -> OperatorPlan:
 
 
 def tagged_for(step: ChangeJoin, alone: Collection[int] = ()) -> LocalStream:
+    return tagged_by(plan_of(step), alone)
+
+
+def tagged_by(plan: OperatorPlan, alone: Collection[int] = ()) -> LocalStream:
     """Both sides as one table, as Spark makes it; left rows with an amount of *alone* say so."""
-    schema = pa.ipc.read_schema(pa.py_buffer(plan_of(step).rows_schema))
+    schema = pa.ipc.read_schema(pa.py_buffer(plan.rows_schema))
+    sides = [name for name in schema.names if name in COLUMNS]
 
     def tagged(left: pa.Table | None, right: pa.Table | None) -> pa.Table:
         tables = []
@@ -77,8 +82,7 @@ def tagged_for(step: ChangeJoin, alone: Collection[int] = ()) -> LocalStream:
             refused = pa.array(() if is_right else alone, pa.int64())
             is_alone = pc.is_in(table["amount"], refused)
             columns = [table["key"], flags, taken_back, is_alone] + [
-                mine.get(name, pa.nulls(table.num_rows, schema.field(name).type))
-                for name in step.columns
+                mine.get(name, pa.nulls(table.num_rows, schema.field(name).type)) for name in sides
             ]
             tables.append(pa.Table.from_arrays(columns, schema=schema))
         return pa.concat_tables(tables)

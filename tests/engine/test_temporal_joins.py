@@ -9,7 +9,6 @@ from pathlib import Path
 from random import Random
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import Phase, given, settings
 
@@ -33,6 +32,7 @@ from tests.engine.test_change_joins import (
     left_of,
     live,
     random_changes,
+    tagged_by,
 )
 from tests.support.examples import IS_LONG
 from tests.support.in_process import LocalStream
@@ -58,30 +58,6 @@ def plan_of(step: TemporalJoin) -> OperatorPlan:
     )
 
 
-def tagged_for(step: TemporalJoin, alone: Collection[int] = ()) -> LocalStream:
-    """Both sides as one table, as Spark makes it; left rows with an amount of *alone* say so."""
-    schema = pa.ipc.read_schema(pa.py_buffer(plan_of(step).rows_schema))
-
-    def tagged(left: pa.Table | None, right: pa.Table | None) -> pa.Table:
-        tables = []
-        for table, is_right in ((left, False), (right, True)):
-            if table is None:
-                continue
-            names = ("r0", "r1") if is_right else ("l0", "l1")
-            mine = dict(zip(names, (table["key"], table["amount"]), strict=True))
-            taken_back = pc.equal(table["ts"].cast(pa.int64()), TAKEN_BACK)
-            flags = pa.array([is_right] * table.num_rows, pa.bool_())
-            refused = pa.array(() if is_right else alone, pa.int64())
-            columns = [table["key"], flags, taken_back, pc.is_in(table["amount"], refused)] + [
-                mine.get(name, pa.nulls(table.num_rows, schema.field(name).type))
-                for name in step.columns
-            ]
-            tables.append(pa.Table.from_arrays(columns, schema=schema))
-        return pa.concat_tables(tables)
-
-    return LocalStream(tagged)
-
-
 def world_of(
     root: Path, kind: JoinKind, data: tuple[Sequence[Row], Sequence[Row]], *, limit: int
 ) -> World:
@@ -97,7 +73,7 @@ def world_of(
         root,
         data={"left": data[0], "right": data[1]},
         plan=EnginePlan("p", "ab" * 32, (stream,), {"joined": "joined"}, {}),
-        streams={"joined": tagged_for(step)},
+        streams={"joined": tagged_by(plan_of(step))},
         settings=EngineSettings(partitions=2, limits=Limits(rows=limit), checkpoint_epochs=3),
     )
 
@@ -182,7 +158,8 @@ def test_killed_and_rescaled_every_row_meets_what_its_epoch_has(
 def test_a_row_that_fails_the_condition_of_its_side_has_no_partner(tmp_path: Path) -> None:
     data, alone = (random_rows(5, 120, 4), random_changes(6, 120, 4)), (1, 4)
     world = world_of(tmp_path, JoinKind.LEFT, data, limit=40)
-    world.streams = {"joined": tagged_for(TemporalJoin(JoinKind.LEFT, COLUMNS, 2), alone)}
+    plan = plan_of(TemporalJoin(JoinKind.LEFT, COLUMNS, 2))
+    world.streams = {"joined": tagged_by(plan, alone)}
     world.finish()
     assert got(world) == expected(JoinKind.LEFT, data, limit=40, alone=alone)
 

@@ -13,9 +13,10 @@ has no partner, and is not kept: what it does to the output does not depend on a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +33,6 @@ from lamina.errors import Refused
 from lamina.pipeline.model import JoinKind
 from lamina.state.changes import changes, key_columns, slots_of_keys
 from lamina.state.keys import canonical
-from lamina.state.partition import StatePartition
 from lamina.state.schema import StateSchema
 from lamina.state.vnodes import Mask, Rows
 
@@ -44,32 +44,58 @@ def update_change_join(
     task: TaskWork, operator: OperatorWork, step: ChangeJoin, batches: Iterable[pa.RecordBatch]
 ) -> JoinUpdate:
     """Bring one epoch's changes to the state of a partition; durable when it returns."""
+    return updated(task, operator, batches, partial(_touched, step))
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """The rows of an epoch with their join keys, and what was kept of these keys."""
+
+    schema: StateSchema
+    rows: pa.RecordBatch
+    keys: list[pa.Array]
+    kept: pa.RecordBatch
+
+
+class Touched(Protocol):
+    """The rows of these keys, with what becomes of them."""
+
+    def run(self, schema: StateSchema) -> pa.RecordBatch:
+        """What has changed, as a run."""
+        ...
+
+    def output(self, plan: OperatorPlan) -> Iterator[pa.RecordBatch]: ...
+
+
+def updated(
+    task: TaskWork,
+    operator: OperatorWork,
+    batches: Iterable[pa.RecordBatch],
+    touched_by: Callable[[Came], Touched],
+) -> JoinUpdate:
+    """Bring one epoch's rows to the state of a partition; durable when it returns."""
     plan = operator.plan
     schema = schema_of(plan)
     partition, compacted = open_partition(task, operator, schema)
     rows = rows_in(plan, batches)
-    touched = _touched(partition, step, plan, rows)
+    keys, came = keys_of(plan, rows), rows.num_rows
+    check_placement(partition.within, slots_of_keys(keys))
+    rows, keys = without_alone(rows, keys)
+    touched = touched_by(Came(schema, rows, keys, partition.groups(_with_values(keys))))
     run = touched.run(schema)
     result = TaskResult(
         partition=task.partition,
         ranges=append_run(task, operator.name, run),
         compacted=compacted,
-        rows_in=rows.num_rows,
+        rows_in=came,
         keys=sum(each.rows for each in partition.runs) + run.num_rows,
     )
     return JoinUpdate(result, touched.output(plan))
 
 
-def _touched(
-    partition: StatePartition, step: ChangeJoin, plan: OperatorPlan, rows: pa.RecordBatch
-) -> _Touched:
-    """The rows of the join keys that the epoch has rows of, each once."""
-    schema, keys = partition.schema, keys_of(plan, rows)
-    check_placement(partition.within, slots_of_keys(keys))
-    rows, keys = without_alone(rows, keys)
-    kept = partition.groups(with_values(keys))
-    new = [*keys, *key_columns(schema, rows)[plan.group :]]
-    return _Touched(**vars(counted(schema, new, rows.column(TAKEN_BACK), kept)), step=step)
+def _touched(step: ChangeJoin, came: Came) -> _Touched:
+    """The rows of both sides, each once."""
+    return _Touched(**vars(counted(came, came.rows, came.keys)), step=step)
 
 
 @dataclass(frozen=True)
@@ -85,7 +111,7 @@ class Counted:
     @cached_property
     def has_key(self) -> Mask:
         """A null is equal to nothing."""
-        return all_valid(self.columns[: self.group])
+        return _all_valid(self.columns[: self.group])
 
     @cached_property
     def is_changed(self) -> Mask:
@@ -107,15 +133,15 @@ class Counted:
         return changes(schema, batch, deletes=after == 0)
 
 
-def counted(
-    schema: StateSchema, new: Sequence[pa.Array], taken_back: pa.Array, kept: pa.RecordBatch
-) -> Counted:
-    """What was *kept* of some join keys, and what the epoch adds to it or takes away."""
+def counted(came: Came, rows: pa.RecordBatch, keys: Sequence[pa.Array]) -> Counted:
+    """What was kept of some join keys, and what *rows* with these *keys* add or take away."""
+    schema, kept = came.schema, came.kept
+    new = [*keys, *key_columns(schema, rows)[schema.group :]]
     columns = [
         pa.concat_arrays([mine, kept.column(name)]) if kept.num_rows else mine
         for mine, name in zip(new, schema.key.names, strict=True)
     ]
-    sign = 1 - 2 * flags(taken_back).astype(np.int64)
+    sign = 1 - 2 * flags(rows.column(TAKEN_BACK)).astype(np.int64)
     counts = np.asarray(kept.column(COUNT).to_numpy(zero_copy_only=False), np.int64)
     codes = codes_of(columns)
     _, first = np.unique(codes, return_index=True)
@@ -216,12 +242,12 @@ def spread(sizes: Rows) -> Iterator[tuple[Rows, Rows]]:
         yield which, place - (last[which] - sizes[which])
 
 
-def with_values(keys: Sequence[pa.Array]) -> list[pa.Array]:
-    mask = pa.array(all_valid(keys))
+def _with_values(keys: Sequence[pa.Array]) -> list[pa.Array]:
+    mask = pa.array(_all_valid(keys))
     return [key.filter(mask) for key in keys]
 
 
-def all_valid(columns: Sequence[pa.Array]) -> Mask:
+def _all_valid(columns: Sequence[pa.Array]) -> Mask:
     return np.asarray(np.logical_and.reduce([flags(column.is_valid()) for column in columns]))
 
 

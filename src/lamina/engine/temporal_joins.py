@@ -14,38 +14,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
 
 from lamina.engine.change_joins import (
     COUNT,
+    Came,
     Counted,
     codes_of,
     counted,
     flags,
     spread,
-    with_values,
+    updated,
 )
-from lamina.engine.join_rows import (
-    ALONE,
-    RIGHT,
-    JoinUpdate,
-    filtered,
-    keys_of,
-    rows_in,
-    without_alone,
-)
+from lamina.engine.join_rows import ALONE, RIGHT, JoinUpdate, filtered
 from lamina.engine.joining import PAIRS_MAX
 from lamina.engine.joins import TemporalJoin
-from lamina.engine.model import OperatorPlan, OperatorWork, TaskResult, TaskWork
+from lamina.engine.model import OperatorPlan, OperatorWork, TaskWork
 from lamina.engine.taking_back import TAKEN_BACK
-from lamina.engine.task_state import append_run, check_placement, open_partition, schema_of
 from lamina.engine.typed import as_planned
 from lamina.pipeline.model import JoinKind
-from lamina.state.changes import key_columns, slots_of_keys
-from lamina.state.partition import StatePartition
+from lamina.state.schema import StateSchema
 from lamina.state.vnodes import Rows
 
 
@@ -53,35 +44,14 @@ def update_temporal_join(
     task: TaskWork, operator: OperatorWork, step: TemporalJoin, batches: Iterable[pa.RecordBatch]
 ) -> JoinUpdate:
     """Bring one epoch's changes to the state of a partition; durable when it returns."""
-    plan = operator.plan
-    schema = schema_of(plan)
-    partition, compacted = open_partition(task, operator, schema)
-    rows = rows_in(plan, batches)
-    meeting = _meeting(partition, step, plan, rows)
-    run = meeting.right.run(schema)
-    result = TaskResult(
-        partition=task.partition,
-        ranges=append_run(task, operator.name, run),
-        compacted=compacted,
-        rows_in=rows.num_rows,
-        keys=sum(each.rows for each in partition.runs) + run.num_rows,
-    )
-    return JoinUpdate(result, meeting.output(plan))
+    return updated(task, operator, batches, partial(_meeting, step))
 
 
-def _meeting(
-    partition: StatePartition, step: TemporalJoin, plan: OperatorPlan, rows: pa.RecordBatch
-) -> _Meeting:
+def _meeting(step: TemporalJoin, came: Came) -> _Meeting:
     """The epoch's rows of the left side, and the rows of the right side with the same keys."""
-    schema, keys = partition.schema, keys_of(plan, rows)
-    check_placement(partition.within, slots_of_keys(keys))
-    rows, keys = without_alone(rows, keys)
-    kept = partition.groups(with_values(keys))
-    is_right = flags(rows.column(RIGHT))
-    changed, changed_keys = filtered(rows, keys, is_right)
-    new = [*changed_keys, *key_columns(schema, changed)[plan.group :]]
-    right = counted(schema, new, changed.column(TAKEN_BACK), kept)
-    return _Meeting(step, *filtered(rows, keys, ~is_right), right)
+    is_right = flags(came.rows.column(RIGHT))
+    right = counted(came, *filtered(came.rows, came.keys, is_right))
+    return _Meeting(step, *filtered(came.rows, came.keys, ~is_right), right)
 
 
 @dataclass(frozen=True)
@@ -90,6 +60,9 @@ class _Meeting:
     left: pa.RecordBatch
     keys: list[pa.Array]  # of the rows of the left side
     right: Counted
+
+    def run(self, schema: StateSchema) -> pa.RecordBatch:
+        return self.right.run(schema)
 
     def output(self, plan: OperatorPlan) -> Iterator[pa.RecordBatch]:
         schema = pa.ipc.read_schema(pa.py_buffer(plan.output_schema))

@@ -96,9 +96,7 @@ class ChangeJoining(Joining):
     def compiled(self) -> Joined:
         condition = self.asked.condition()
         self._check(condition)
-        kept = [self._kept(each) for each in self.inputs[LEFT].relations]
-        others = [self._kept(each) for each in self.inputs[RIGHT].relations]
-        using = dict(self._plain(kept, others))
+        kept, others, using = self._read()
         if not self.of.kind.has_pairs:
             others = [Relation(each.alias, ()) for each in others]
         shown = (*kept, *(others if self.of.kind.has_pairs else ()))

@@ -110,9 +110,7 @@ class Joining:
     def compiled(self) -> Joined:
         condition = self.asked.condition()
         step = self.asked.step(condition)
-        kept = [self._kept(each) for each in self.inputs[LEFT].relations]
-        others = [self._kept(each) for each in self.inputs[RIGHT].relations]
-        using = dict(self._plain(kept, others))
+        kept, others, using = self._read()
         if not self.of.kind.has_pairs:
             others = [self._asked(each, condition) for each in others]
         if isinstance(step, Asof):
@@ -186,6 +184,12 @@ class Joining:
             yield column.lower(), text or f"coalesce({left}, {right})"
 
     # what is kept
+
+    def _read(self) -> tuple[list[Relation], list[Relation], dict[str, str]]:
+        """The tables of both sides, and what columns of USING are."""
+        kept = [self._kept(each) for each in self.inputs[LEFT].relations]
+        others = [self._kept(each) for each in self.inputs[RIGHT].relations]
+        return kept, others, dict(self._plain(kept, others))
 
     def _kept(self, relation: Relation) -> Relation:
         """Only with columns that somebody mentions; its rows wait, and come in another epoch."""

@@ -98,9 +98,7 @@ class _TemporalJoining(ChangeJoining):
     def compiled(self) -> Joined:
         condition = self.asked.condition()
         self._check(condition)
-        kept = [self._kept(each) for each in self.inputs[LEFT].relations]
-        others = [self._kept(each) for each in self.inputs[RIGHT].relations]
-        using = dict(self._plain(kept, others))
+        kept, others, using = self._read()
         seen = seen_by_readers((*kept, *others), using)
         with self._view(LEFT) as left, self._view(RIGHT) as right:
             plan = _temporal(self._plan(condition, (kept, others), seen, (left, right)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lamina.errors import BadPipeline
-from lamina.pipeline import parse_pipeline
+from lamina.pipeline import check_pipeline, parse_pipeline
 from lamina.pipeline.joins import JoinClause, has_joins, read_joins
 from lamina.pipeline.model import JoinKind
 from lamina.pipeline.tokens import Script, read_script
@@ -90,3 +90,43 @@ def test_a_table_has_one_version_in_an_epoch(join: str) -> None:
     )
     with pytest.raises(BadPipeline, match="an epoch has one version of it"):
         parse_pipeline(text, {}, file="f")
+
+
+EVENTS = (
+    "CREATE SOURCE s (k INT, ts TIMESTAMP) USING json OPTIONS (path 's') "
+    "WATERMARK ts DELAY OF INTERVAL 1 MINUTE;"
+    "CREATE SOURCE t (k INT, name STRING) USING json OPTIONS (path 't');"
+    "CREATE STREAM j AS SELECT window.end, t.name, count(*) AS n FROM s {join} ON s.k = t.k "
+    "GROUP BY window(s.ts, '1 hour'), t.name EMIT ON WINDOW CLOSE;"
+    "CREATE SINK o FROM j USING parquet OPTIONS (path 'o');"
+)
+
+
+@pytest.mark.parametrize("time", ["PROCTIME()", "proctime ( )"])
+def test_a_window_goes_by_the_left_side_of_a_temporal_join_over_changes(time: str) -> None:
+    """What the right side is does not matter to it: it may have no watermark."""
+    text = EVENTS.format(join=f"JOIN t FOR SYSTEM_TIME AS OF {time}")
+    pipeline = parse_pipeline(text, {}, file="f")
+    of = pipeline.streams["j.join"].join
+    assert of is not None
+    assert of.asof is not None
+    assert of.asof.as_of == "PROCTIME()"
+    check_pipeline(pipeline, file="f", changing={"t"})
+
+
+@pytest.mark.parametrize(
+    ("join", "changing", "advice"),
+    [
+        ("JOIN t", {"t"}, "Write FROM s JOIN t FOR SYSTEM_TIME AS OF PROCTIME() ON ..."),
+        ("JOIN t FOR SYSTEM_TIME AS OF PROCTIME()", set(), "Name the event time of the left side"),
+        ("JOIN t FOR SYSTEM_TIME AS OF PROCTIME()", {"s"}, "If both sides are changes, write JOIN"),
+        ("ASOF JOIN t MATCH_CONDITION (s.ts >= t.ts)", {"t"}, "Write FOR SYSTEM_TIME AS OF PROCT"),
+    ],
+)
+def test_other_joins_of_events_with_changes_are_refused_with_what_to_write(
+    join: str, changing: set[str], advice: str
+) -> None:
+    pipeline = parse_pipeline(EVENTS.format(join=join), {}, file="f")
+    with pytest.raises(BadPipeline) as caught:
+        check_pipeline(pipeline, file="f", changing=changing)
+    assert advice in (caught.value.advice or "")
