@@ -259,13 +259,8 @@ def _join(stream: Stream, of: JoinOf) -> Shape:
         "block_of": stream.block_of or None,
         "reads": f"{of.left}, {of.right}",
         "inputs": [of.left, of.right],
-<<<<<<< HEAD
-        "kind": ("asof " if of.asof else "") + _JOIN.format(of.kind.value.lower()),
-        "keys": [of.on or of.where or ", ".join(of.using or map(" = ".join, of.values))],
-=======
         "kind": (_ASOF if of.asof else "") + _JOIN.format(of.kind.value.lower()),
-        "keys": [of.on or of.where or ", ".join(of.using)],
->>>>>>> 68228ef (joins: tests, docs and promises of temporal joins over changes)
+        "keys": [of.on or of.where or ", ".join(of.using or map(" = ".join, of.values))],
         "window": None,
         "emit": "; ".join(emits),
         "kept": "the last version of each key" if of.asof else "until no partner can come",
