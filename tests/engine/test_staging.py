@@ -6,12 +6,13 @@ import hashlib
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lamina.checkpoint import state as checkpoint_state
 from lamina.format.home_names import STAGED
 from lamina.testing import ManualClock
-from lamina.workspace import Attempt
+from lamina.workspace import Attempt, staging
 from lamina.workspace.staging import drop_staged, stage
 from tests.engine.pipelines import LIMITS, ORDERS, TRADES, World, expected, kill, run_out
 from tests.engine.test_sinks import SINK, FlakySink
@@ -42,6 +43,22 @@ def test_a_staged_file_and_its_names_are_synced_before_the_task_returns(
 def test_no_rows_are_no_file(tmp_path: Path) -> None:
     assert stage(tmp_path, attempt(), [BATCH.slice(0, 0)]) == ()
     assert not (tmp_path / STAGED).exists()
+
+
+def test_small_batches_are_row_groups_of_many_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many rows as may be held, or as many bytes; and all rows, in their order."""
+    batches = [pa.record_batch({"v": [2 * n, 2 * n + 1]}) for n in range(10)]
+    for limit, value in (("GROUP_ROWS", 7), ("GROUP_BYTES", 7 * 8)):
+        with monkeypatch.context() as patched:
+            patched.setattr(staging, limit, value)
+            (staged,) = stage(tmp_path, attempt(value), batches)
+        file = pq.ParquetFile(tmp_path / staged.path)
+        groups = [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
+        assert groups == [8, 8, 4], limit
+        assert file.read()["v"].to_pylist() == list(range(20))
+        assert staged.rows == 20
 
 
 def test_output_up_to_the_floor_goes_and_no_epoch_more(tmp_path: Path) -> None:

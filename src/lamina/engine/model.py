@@ -187,6 +187,7 @@ class TaskResult:
     late: int = 0
     keys: int = 0
     late_right: int = 0  # of a join: so many of the late ones are of its right side
+    row_bytes: int = 0  # the average row of the heaviest batch that the runner gave it
 
 
 @dataclass(frozen=True, slots=True)

@@ -253,6 +253,7 @@ def combined(results: Iterable[TaskResult]) -> TaskResult:
             late=first.late + each.late,
             keys=first.keys + each.keys,
             late_right=first.late_right + each.late_right,
+            row_bytes=max(first.row_bytes, each.row_bytes),
         )
     return first
 

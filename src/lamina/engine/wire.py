@@ -40,6 +40,7 @@ def result_of(value: Any) -> TaskResult:
         late=value["late"],
         keys=value["keys"],
         late_right=value["late_right"],
+        row_bytes=value["row_bytes"],
     )
 
 

@@ -37,6 +37,9 @@ ArrowTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _MEASURES = "lamina: "
 _NUMBERS = re.compile(r"#\d+")
+_OTHER_PYTHON = re.compile(
+    r"Python|Pandas|GroupsInArrow|MapInArrow (?!\w*(?:State|Stage|Output)\()"
+)
 _USERS_CODE = ("PythonUDF", "PythonUDAF", "ScalaUDF", "HiveSimpleUDF", "HiveGenericUDF")
 
 
@@ -163,6 +166,12 @@ def json_column(frame: DataFrame) -> list[Any]:
     """
     rows = cast(Any, frame)._jdf.collectAsList().toString()  # noqa: SLF001
     return [value for (value,) in json.loads(rows)]
+
+
+def has_other_python(frame: DataFrame) -> bool:
+    """Whether the plan of *frame* runs other Python than our tasks; `explain` only prints it."""
+    plan = str(cast(Any, frame)._jdf.queryExecution().executedPlan().toString())  # noqa: SLF001
+    return _OTHER_PYTHON.search(plan) is not None
 
 
 def clone_session(spark: SparkSession) -> SparkSession:

@@ -34,6 +34,7 @@ from lamina.engine.model import (
 from lamina.engine.task import results_of
 from lamina.engine.wire import result_of
 from lamina.errors import LaminaError
+from lamina.spark.batches import ROWS_OF_BATCH, Batches
 from lamina.spark.failures import spark_errors
 from lamina.spark.frames import named
 from lamina.spark.internals import Activation, ArrowStep, Measures, json_column, query
@@ -75,6 +76,7 @@ class SparkRunner:
         self._known_times: dict[str, Column] = {}
         self._few_rows_to_a_key: dict[str, bool] = {}
         self._two_level = ""
+        self._batches = Batches(spark)
 
     def run(self, work: StreamWork) -> StreamResult:
         """One job; again if a source has learned from its failure how to read what it met."""
@@ -90,6 +92,7 @@ class SparkRunner:
         stream = self._streams[work.stream]
         with spark_errors(stream.called), self._active():
             self._tables.show(work.tables)
+            self._batches.choose(work.stream)
             views, taken_back = self._views(work, stream)
             if stream.operator is not None:
                 self._choose_map(work.stream)
@@ -100,6 +103,7 @@ class SparkRunner:
             else:
                 job = self._select(work, stream, views, taken_back)
                 results = tuple(sorted(_results(job), key=lambda result: result.partition))
+            self._batches.note(work.stream, results, job)
             seen = self._seen(work, stream, job)
             self._note_keys(work.stream, results, seen)
             return StreamResult(results, seen)
@@ -369,6 +373,6 @@ def pinned(partitions: int) -> dict[str, str]:
         "spark.sql.files.ignoreCorruptFiles": "false",
         "spark.sql.files.ignoreMissingFiles": "false",
         **RESULTS,
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+        **ROWS_OF_BATCH,
         "spark.sql.execution.arrow.useLargeVarTypes": "false",
     }

@@ -43,7 +43,9 @@ class UpdateState:
     def update(self, batches: Iterator[pa.RecordBatch]) -> Updated:
         task = task_of(self.work)
         if self.has_input:
-            return update_state(task, self.operator, batches, of_rows=self.of_rows)
+            weighed = _Weighed(batches)
+            made = update_state(task, self.operator, weighed, of_rows=self.of_rows)
+            return Updated(replace(made.result, row_bytes=weighed.row_bytes), made.rows)
         for _ in batches:  # rows that only say how many tasks there are
             pass
         return update_state(task, self.operator, ())
@@ -98,15 +100,17 @@ class StageOutput:
         task = task_of(self.work)
         found: list[str] = []
         schema = pa.ipc.read_schema(pa.py_buffer(self.columns))
-        rows = output_rows(self._answered(self._rows(batches, found)), schema)
+        weighed = _Weighed(batches)
+        rows = output_rows(self._answered(self._rows(weighed, found)), schema)
         staged = self.work.space.stage(task.writer, rows)
         if self.work.operators and len(found) != 1:
             raise Refused(f"{len(found)} results have come for one task of {self.work.stream!r}")
         result = decode_result(found[0]) if found else TaskResult(task.partition)
-        yield _result(replace(result, staged=staged))
+        heaviest = max(result.row_bytes, weighed.row_bytes)
+        yield _result(replace(result, staged=staged, row_bytes=heaviest))
 
     def _rows(
-        self, batches: Iterator[pa.RecordBatch], found: list[str]
+        self, batches: Iterable[pa.RecordBatch], found: list[str]
     ) -> Iterator[pa.RecordBatch]:
         """Output rows; the row with the result is kept aside."""
         for batch in batches:
@@ -124,6 +128,20 @@ class StageOutput:
         if join is None or not join.asks:
             return batches
         return answered(batches, is_semi=join.kind is JoinKind.SEMI)
+
+
+class _Weighed:
+    """Batches as Spark gives them, and the average row of the heaviest."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self.row_bytes = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._batches:
+            if batch.num_rows:
+                self.row_bytes = max(self.row_bytes, batch.nbytes // batch.num_rows)
+            yield batch
 
 
 def output_rows(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

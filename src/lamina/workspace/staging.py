@@ -18,6 +18,10 @@ from lamina.format.home_names import STAGED, parse_staged_folder, staged_path
 from lamina.os_errors import typed_errors
 from lamina.workspace.model import Attempt, Staged
 
+GROUP_ROWS = 100_000
+GROUP_BYTES = 64 << 20
+"""What is held in memory for a row group, whichever comes first."""
+
 
 def stage(home: Path, attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> tuple[Staged, ...]:
     """Write rows to a file of this attempt's own; no rows, no file."""
@@ -82,20 +86,34 @@ def _drop(home: Path, goes: Callable[[int], bool]) -> None:
 
 
 class _Writer:
+    """Small batches become row groups of many rows: each has pages and dictionaries of its own."""
+
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._path = path
         self._file = _Hashed(path.open("xb"))
         self._parquet = pq.ParquetWriter(
             pa.PythonFile(self._file, "w"), schema, use_dictionary=repeated_columns(schema)
         )
+        self._group: list[pa.RecordBatch] = []
+        self._group_rows = self._group_bytes = 0
         self.rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._parquet.write_batch(batch)
+        self._group.append(batch)
+        self._group_rows += batch.num_rows
+        self._group_bytes += batch.nbytes
         self.rows += batch.num_rows
+        if self._group_rows >= GROUP_ROWS or self._group_bytes >= GROUP_BYTES:
+            self._write_group()
+
+    def _write_group(self) -> None:
+        self._parquet.write_table(pa.Table.from_batches(self._group))
+        self._group, self._group_rows, self._group_bytes = [], 0, 0
 
     def close(self) -> tuple[int, str]:
         """Everything on disk, and the name in its folder, and the folder in its own."""
+        if self._group:
+            self._write_group()
         self._parquet.close()
         self._file.sync()
         for folder in (self._path.parent, self._path.parent.parent):
