@@ -33,9 +33,8 @@ from lamina.engine.task_state import (
 from lamina.engine.timers import OpenTimers
 from lamina.engine.typed import as_planned
 from lamina.state.changes import key_columns, slots_of_keys
-from lamina.state.keys import canonical
+from lamina.state.folding import grouped, numbers_of
 from lamina.state.partition import StatePartition
-from lamina.state.run import sort_order
 from lamina.state.scanning import highest
 from lamina.state.schema import time_values
 from lamina.state.vnodes import Rows, Slots
@@ -123,12 +122,5 @@ def _touched(
 
 def _grouped(columns: Sequence[pa.Array], slots: Slots) -> tuple[Rows, Rows]:
     """A row of each key, in the order of a run; and of each row the number of its key there."""
-    names = canonical(columns).dictionary_encode()
-    codes = np.asarray(names.indices.to_numpy(zero_copy_only=False), np.int64)
-    _, first = np.unique(codes, return_index=True)
-    order = sort_order(slots[first], [column.take(pa.array(first)) for column in columns])
-    if order is None:
-        order = np.arange(len(first))
-    place = np.empty(len(first), np.int64)
-    place[order] = np.arange(len(first))
-    return first[order], place[codes]
+    order, firsts = grouped(slots, columns)
+    return order[firsts], numbers_of(order, firsts)

@@ -26,9 +26,11 @@ from lamina.engine.steps import Stepped, Stepping
 from lamina.engine.task_state import ROWS
 from lamina.engine.typed import as_planned
 from lamina.format.canonical import encode, sha256_hex
-from lamina.state.folding import merge_groups
-from lamina.state.keys import canonical
+from lamina.state.changes import slots_of_keys
+from lamina.state.folding import grouped, merge_groups, numbers_of
+from lamina.state.keys import normalise
 from lamina.state.merge import Merge, merge_rows
+from lamina.state.run import by_key_and_time
 from lamina.state.schema import time_values
 from lamina.state.vnodes import Rows
 
@@ -108,7 +110,7 @@ class Sessions:
         """
         start = time_values(sessions.column(self.start))
         end = time_values(sessions.column(self.end))
-        order = np.lexsort((end, start, key_of))
+        order = _by_start(key_of, start, end)
         ends = _latest(key_of[order], end[order])
         firsts = _beginnings(key_of[order], start[order], ends)
         return order, firsts, ends[np.r_[firsts[1:], len(order)] - 1]
@@ -179,8 +181,8 @@ class _Grouped:
 
 def _numbered(keys: Sequence[pa.Array]) -> Rows:
     """Of each row the number of its key."""
-    indices = canonical(keys).dictionary_encode().indices
-    return np.asarray(indices.to_numpy(zero_copy_only=False), np.int64)
+    columns = [normalise(key) for key in keys]
+    return numbers_of(*grouped(slots_of_keys(columns), columns))
 
 
 def _together(given: Stepping, names: list[str]) -> tuple[Rows, pa.RecordBatch]:
@@ -207,6 +209,16 @@ def _flat(lists: pa.Array, counts: Rows) -> pa.Array:
     is_there = np.repeat(own == counts, counts)
     place = np.cumsum(is_there) - 1
     return lists.flatten().take(pa.array(place, mask=~is_there))
+
+
+def _by_start(key_of: Rows, start: Rows, end: Rows) -> Rows:
+    """The sessions of a key by their start, and those of equal starts by their end."""
+    order = by_key_and_time(key_of, start)
+    keys, starts, ends = key_of[order], start[order], end[order]
+    tied = (keys[1:] == keys[:-1]) & (starts[1:] == starts[:-1])
+    if np.any(tied & (ends[1:] < ends[:-1])):
+        return np.lexsort((end, start, key_of))
+    return order
 
 
 def _latest(key_of: Rows, end: Rows) -> Rows:

@@ -21,6 +21,7 @@ from lamina.engine.steps import Stepped, Stepping
 from lamina.engine.user_columns import Columns, KeyedResult, Keys, Rows, columns_of, flags_of
 from lamina.errors import LaminaError, Refused
 from lamina.state.merge import Merge
+from lamina.state.run import by_key_and_time, by_number
 from lamina.state.schema import null_where, time_values
 from lamina.state.vnodes import Mask
 
@@ -177,9 +178,9 @@ class _Call:
     def of(cls, given: Stepping, time: str | None) -> _Call:
         watermark = None if given.floor is None else np.datetime64(given.floor - 1, "us")
         keys = Keys(given.keys, ~given.found, given.due, watermark)
-        order = np.argsort(given.key_of, kind="stable")
+        order = by_number(given.key_of)
         if time is not None:
-            order = np.lexsort([time_values(given.rows.column(time)), given.key_of])
+            order = by_key_and_time(given.key_of, time_values(given.rows.column(time)))
         rows = Rows(given.rows.take(pa.array(order)), given.key_of[order], given.keys.num_rows)
         return cls(keys, rows, given.old, given.found)
 

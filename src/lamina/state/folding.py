@@ -1,8 +1,9 @@
 """Several new values of a key as one, before they meet the old one.
 
-Rows are sorted by slot; those of one key stand together then, and are merged two by two, in as many
-rounds as the most frequent key needs. The functions are those that merge old and new values
-(merge.py), so rules about nulls, overflow and order are the same.
+Rows are sorted by slot; those of one key stand together then. Sums, counts, minima and maxima of
+whole numbers are one call for all keys, if no sum can overflow on its way. All else is merged two
+by two, in as many rounds as the most frequent key needs, by the functions that merge old and new
+values (merge.py), so rules about nulls, overflow and order are the same.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from lamina.state.merge import Merge, merge_rows
 from lamina.state.run import by_slot
 from lamina.state.schema import StateSchema
 from lamina.state.vnodes import Mask, Rows, Slots
+
+REDUCED = {"sum": np.add, "count": np.add, "min": np.minimum, "max": np.maximum}
+SUM_MAX = 2.0**62  # half of what fits: what a float leaves off does not matter
 
 
 def folded(schema: StateSchema, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -53,10 +57,31 @@ def merge_groups(
     place = order.take(firsts)
     if not several.any():
         return values.take(pa.array(place))
-    rows = order[np.repeat(several, sizes)]
-    merged = _merged(merges, values.take(pa.array(rows)), sizes[several], called)
-    place[several] = np.arange(values.num_rows, values.num_rows + merged.num_rows)
-    return pa.concat_batches([values, merged]).take(pa.array(place))
+    reduced = {merge: _reduced(merge, values, order, firsts) for merge in merges}
+    made = {merge.columns[0]: each for merge, each in reduced.items() if each is not None}
+    if len(made) < len(merges):
+        left = [merge for merge in merges if merge.columns[0] not in made]
+        others = values.select([name for merge in left for name in merge.columns])
+        rows = order[np.repeat(several, sizes)]
+        merged = _merged(left, others.take(pa.array(rows)), sizes[several], called)
+        place[several] = np.arange(values.num_rows, values.num_rows + merged.num_rows)
+        taken = pa.concat_batches([others, merged]).take(pa.array(place))
+        made |= dict(zip(taken.schema.names, taken.columns, strict=True))
+    columns = [made[name] for name in values.schema.names]
+    return pa.RecordBatch.from_arrays(columns, schema=values.schema)
+
+
+def _reduced(merge: Merge, values: pa.RecordBatch, order: Rows, firsts: Rows) -> pa.Array | None:
+    """All groups in one call: of whole numbers without nulls, whose sums fit in any order."""
+    function, column = REDUCED.get(merge.function), values.column(merge.columns[0])
+    if function is None or len(merge.columns) > 1:
+        return None
+    if column.type != pa.int64() or column.null_count:
+        return None
+    numbers = column.to_numpy()
+    if function is np.add and np.abs(numbers.astype(np.float64)).sum() >= SUM_MAX:
+        return None
+    return pa.array(function.reduceat(numbers.take(order), firsts), pa.int64())
 
 
 def grouped(slots: Slots, keys: Sequence[pa.Array]) -> tuple[Rows, Rows]:
@@ -71,6 +96,13 @@ def grouped(slots: Slots, keys: Sequence[pa.Array]) -> tuple[Rows, Rows]:
     if not equal([key.take(this) for key in keys], [key.take(before) for key in keys]).all():
         return _with_collisions(keys, order, ordered, again)
     return order, np.flatnonzero(~again)
+
+
+def numbers_of(order: Rows, firsts: Rows) -> Rows:
+    """Of each row the number of its group."""
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(order)))
+    return numbers
 
 
 def _with_collisions(

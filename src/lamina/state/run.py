@@ -302,6 +302,27 @@ def by_slot(slots: Slots) -> Rows:
     return order
 
 
+def by_number(numbers: Rows) -> Rows:
+    """The rows in the order of their numbers, none of them negative; equal ones as they came."""
+    bits = max(len(numbers) - 1, 0).bit_length()
+    if not len(numbers) or int(numbers.max()).bit_length() + bits > 63:
+        return np.argsort(numbers, kind="stable")
+    packed = (numbers << bits) | np.arange(len(numbers))
+    packed.sort()
+    order: Rows = packed & ((1 << bits) - 1)
+    return order
+
+
+def by_key_and_time(key_of: Rows, times: Rows) -> Rows:
+    """The rows of a key by time; those of equal times as they came."""
+    if not len(times):
+        return np.zeros(0, np.int64)
+    earliest, span = int(times.min()), int(times.max()) - int(times.min()) + 1
+    if (int(key_of.max()) + 1) * span >= 1 << 63:
+        return np.lexsort((times, key_of))
+    return by_number(key_of * span + (times - earliest))
+
+
 def _order_collisions(
     slots: Slots, equal_next: Mask, keys: Sequence[pa.Array], order: Rows | None
 ) -> Rows:

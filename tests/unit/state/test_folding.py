@@ -72,6 +72,28 @@ def test_folding_is_merging_row_by_row(rows: list[tuple[Any, ...]]) -> None:
     assert folded(SCHEMA, batch_of(rows)).equals(one_by_one(rows))
 
 
+NUMBERS = StateSchema(
+    pa.schema([("k", pa.int64())]),
+    pa.schema([(name, pa.int64()) for name in ("sum", "count", "min", "max")]),
+    merges=tuple(Merge(name, (name,)) for name in ("sum", "count", "min", "max")),
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(-(2**50), 2**50)), min_size=1))
+def test_whole_numbers_are_folded_at_once(rows: list[tuple[int, int]]) -> None:
+    keys, values = (pa.array(list(column), pa.int64()) for column in zip(*rows, strict=True))
+    ones = pa.array([1] * len(rows), pa.int64())
+    batch = pa.RecordBatch.from_arrays([keys, values, ones, values, values], schema=NUMBERS.row)
+    found = {
+        row.pop("k"): row for row in folded(NUMBERS, batch).select(NUMBERS.row.names).to_pylist()
+    }
+    for key in dict(rows):
+        mine = [value for other, value in rows if other == key]
+        wanted = {"sum": sum(mine), "count": len(mine), "min": min(mine), "max": max(mine)}
+        assert found.pop(key) == wanted
+    assert not found
+
+
 def test_a_key_with_very_many_rows_is_one() -> None:
     rows = [("a", n, 1, None, None, Decimal(n), None) for n in range(1000)]
     rows[500:500] = [("b", None, 0, "x", None, None, True)]

@@ -15,6 +15,8 @@ from lamina.state.partition import StatePartition
 from lamina.state.run import (
     Run,
     TimeRange,
+    by_key_and_time,
+    by_number,
     by_slot,
     find,
     run_of_batch,
@@ -173,3 +175,16 @@ def test_rows_come_by_slot_and_those_of_one_slot_as_they_came(rows: int, spread:
 def test_the_highest_slots_are_sorted_too() -> None:
     slots = np.array([2**64 - 1, 2**64 - 2, 0, 2**64 - 1, 2**63], np.uint64)
     assert by_slot(slots).tolist() == [2, 4, 1, 0, 3]
+
+
+def test_rows_of_a_key_come_by_time_and_those_of_one_time_as_they_came() -> None:
+    """Whether numbers and times have room beside each other, and beside the numbers of rows."""
+    rng = np.random.default_rng(5)
+    for keys, first, last in ((3, -9, 9), (1000, -(2**40), 2**40), (5, -(2**62), 2**62), (1, 7, 8)):
+        key_of, times = rng.integers(0, keys, 300), rng.integers(first, last, 300)
+        times[::3] = times[0]
+        wanted = np.lexsort((times, key_of)).tolist()
+        assert by_key_and_time(key_of, times).tolist() == wanted
+        assert by_number(key_of).tolist() == np.argsort(key_of, kind="stable").tolist()
+    nothing = np.zeros(0, np.int64)
+    assert by_key_and_time(nothing, nothing).tolist() == by_number(nothing).tolist() == []
