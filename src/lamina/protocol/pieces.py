@@ -78,6 +78,11 @@ def judge_slot(generation: int, *, claiming: bool, mine: bool, theirs: Slot | No
     return Verdict.NEXT if theirs.segment.generation < generation else Verdict.RAISE_GENERATION
 
 
+def is_outdone(generation: int, known: Iterable[int]) -> bool:
+    """Before a claim, and whenever the log was looked at again: is a higher generation needed?"""
+    return max(known, default=0) >= generation
+
+
 def claim_counts(sequence: int, listed: Iterable[int]) -> bool:
     """After the claim: by a new listing, is it the last piece? If not, look again and claim again.
 

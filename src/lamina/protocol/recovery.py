@@ -8,7 +8,7 @@ decision: --lose-after EPOCH.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lamina.errors import Diverged, WouldLose
@@ -45,7 +45,8 @@ class Found:
     """COMMITs whose runs went with their WAL segment, by digest, and the segments' paths."""
     wal_epoch: int = 0  # the highest that a core's log has reached, committed or not
     void: bool = False  # another home owns the pipeline: *segments* only say which epochs are used
-    driver_lost: bool = False  # core logs are there, and no driver log that could have made them
+    driver_lost: bool = False
+    """There is no driver log, although core logs or a TAKEOVER of this home say that there was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,17 @@ def plan_fresh(found: Found) -> Plan:
         skipped=(),
         given_up=given_up,
     )
+
+
+def has_lost_its_log(history: History, home: str, segments: Iterable[Segment], *, own: int) -> bool:
+    """Whether processes before generation *own* have left a TAKEOVER of this home and no log.
+
+    The first of them had a driver segment before that. It goes only once a later one has an ADOPT,
+    and the newest with an ADOPT stays. Claims of starts that stopped here do not make it good.
+    """
+    if history.home != home or history.home_since in (0, own):
+        return False
+    return not any(s.adopt or s.generation == history.home_since for s in segments)
 
 
 def _own_segments(found: Found) -> tuple[Segment, ...]:

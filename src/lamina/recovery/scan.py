@@ -11,7 +11,7 @@ from lamina.format.commit import CommitRecord
 from lamina.format.pipeline_record import Owner
 from lamina.protocol.driver import accepted_head
 from lamina.protocol.history import History
-from lamina.protocol.recovery import Found
+from lamina.protocol.recovery import Found, has_lost_its_log
 from lamina.protocol.sinks import SinkPosition
 from lamina.recovery.state import LeftAside
 from lamina.wal.driver_log import DriverSegmentContent, read_driver_log
@@ -76,15 +76,17 @@ def scan_home(
         for path in segments_of(home.disk, core)
     ]
     ends = [(s.path, s.end) for s in driver] + [(t.path, t.end) for t in cores]
+    segments = tuple(segment.rules() for segment in driver)
     found = Found(
         history=history,
-        segments=tuple(segment.rules() for segment in driver),
+        segments=segments,
         sinks=sinks,
         damaged={},
         dropped=_dropped(home, commits),
         wal_epoch=max((tail.epoch for tail in cores), default=0),
         void=moving,
-        driver_lost=not driver and bool(cores),
+        driver_lost=(not driver and bool(cores))
+        or has_lost_its_log(history, home.name, segments, own=own_generation),
     )
     left = tuple(
         LeftAside(path, end.end, end.bytes, end.reason)

@@ -16,6 +16,7 @@ from lamina.protocol.pieces import (
     claim_counts,
     droppable,
     is_leftover,
+    is_outdone,
     judge_slot,
     plan_restore,
 )
@@ -86,6 +87,13 @@ def test_a_claimer_looks_again_if_the_piece_in_its_way_was_dropped() -> None:
 @pytest.mark.parametrize("theirs", [slot(2), slot(3), slot(4), None])
 def test_after_the_claim_a_number_that_is_taken_means_fenced(theirs: Slot | None) -> None:
     assert judge_slot(3, claiming=False, mine=False, theirs=theirs) is Verdict.FENCED
+
+
+def test_a_generation_that_claims_is_above_all_that_are_there() -> None:
+    assert not is_outdone(3, [])
+    assert not is_outdone(3, [1, 2])
+    assert is_outdone(3, [1, 3])
+    assert is_outdone(3, [4, 2])
 
 
 def test_a_claim_counts_if_nothing_lies_behind_it() -> None:

@@ -9,7 +9,7 @@ from lamina.format.pipeline_record import Owner
 from lamina.protocol.driver import Adopt, Commit, Point, Segment
 from lamina.protocol.history import COPY_HOME, History
 from lamina.protocol.identity import check_claim
-from lamina.protocol.recovery import Found, Plan, plan_recovery, point_of
+from lamina.protocol.recovery import Found, Plan, has_lost_its_log, plan_recovery, point_of
 from lamina.protocol.sinks import SinkPosition
 from tests.support.checkpoints import HOME, Scribe, cid
 
@@ -98,6 +98,20 @@ def test_a_driver_log_behind_its_own_checkpoint_has_lost_commits_and_stops() -> 
         plan_recovery(behind)
     plan = plan_recovery(behind, lose_after=5)
     assert (base_epoch(plan), plan.replay, plan.head) == (5, (), point(5))
+
+
+def test_a_home_that_has_taken_over_and_has_no_log_has_lost_it() -> None:
+    """And goes on having lost it: a start that stopped here has left a claim, and no more."""
+    log = Scribe().take_over(1).take_over(2)
+    first, claim = Segment(1, Adopt(None, ())), Segment(2, None)
+    assert has_lost_its_log(log.history, HOME, (), own=2)
+    assert has_lost_its_log(log.take_over(3).history, HOME, (claim,), own=3)
+    assert has_lost_its_log(log.history, HOME, (), own=-1)
+    assert not has_lost_its_log(log.history, HOME, (first, claim), own=3)
+    assert not has_lost_its_log(log.history, HOME, (Segment(1, None), claim), own=3)
+    assert not has_lost_its_log(log.history, "another", (), own=3)
+    assert not has_lost_its_log(Scribe().take_over(1).history, HOME, (), own=1)
+    assert not has_lost_its_log(Scribe().history, HOME, (), own=-1)
 
 
 def test_a_lost_driver_log_stops_unless_the_home_is_another() -> None:

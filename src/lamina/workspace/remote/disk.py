@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from lamina.clock import Clock
 from lamina.disk import LocalDisk
 from lamina.disk.base import Bytes, Lock, LogFile
-from lamina.errors import AlreadyExists, Fenced, WalDamaged
+from lamina.errors import AlreadyExists, Fenced, StoreUnavailable, WalDamaged
 from lamina.format.home_file import HOME_BYTES_MAX
 from lamina.format.home_names import (
     DRIVER,
@@ -139,16 +139,17 @@ class RemoteDisk:
         WalDamaged if a piece is missing that nobody has deleted as no longer needed. A process that
         still runs may delete some while they are read: then what is left is looked at again.
         """
-        for _ in range(_TRIES - 1):
-            before = self._log.listed()
+        for _ in range(_TRIES):
             try:
                 self._restore()
             except WalDamaged:
-                if self._log.listed() == before:
+                if not self._log.has_vanished:
                     raise
-            else:
+            if not self._log.has_vanished:
                 return
-        self._restore()
+        raise StoreUnavailable(
+            "pieces of the log are deleted faster than they can be read", where=self.root
+        )
 
     def _restore(self) -> None:
         for name in self._local.list(DRIVER):

@@ -37,6 +37,7 @@ class PieceLog:
         self._patience_s = patience_s
         self._next = 1
         self.is_stale = False  # others have gone on: load it again before the next claim
+        self.has_vanished = False  # a piece was deleted between the listing and its turn
         self.slots: list[Slot] = []  # in the order of their sequence
         self.taken_over: Callable[[Piece], None] = lambda _: None
         """Told of what others have written between our look and our claim."""
@@ -50,11 +51,13 @@ class PieceLog:
         """Every piece that is there, in order; what was known before is forgotten."""
         sequences = self.listed()
         self.slots.clear()
-        self._next, self.is_stale = 1, False
+        self._next, self.is_stale, self.has_vanished = 1, False, False
         with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
             for start in range(0, len(sequences), _READ_AT_ONCE):
                 for piece in pool.map(self._find, sequences[start : start + _READ_AT_ONCE]):
-                    if piece is not None:
+                    if piece is None:
+                        self.has_vanished = True
+                    else:
                         self._note(piece)
                         yield piece
 

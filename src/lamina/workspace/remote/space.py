@@ -41,7 +41,8 @@ from lamina.format.remote_names import (
     run_key,
 )
 from lamina.format.wal import HEADER_SIZE
-from lamina.protocol.pieces import is_leftover
+from lamina.protocol.pieces import is_leftover, is_outdone
+from lamina.store.probe import probe_store
 from lamina.wal.driver_log import DriverLog, driver_generations, drop_driver_segments
 from lamina.wal.dropping import drop_segments
 from lamina.wal.home import Home, claim_home, read_home, take_lock
@@ -120,13 +121,15 @@ class RemoteWorkspace(LocalWorkspace):
     def claim(self, clock: Clock, held: Lock | None = None) -> Home:
         """The lock of the scratch folder, and a copy of what is in the store.
 
-        Nothing is claimed in the store yet: `open_log` does that.
+        Nothing is claimed in the store yet: `open_log` does that. UnsafeStore if a new home would
+        be in one that takes create-only puts for puts: two processes would not see each other.
         """
         self._remote.make_folder("")
         lock = None if held is not None else take_lock(self._remote)
         try:
             self.check_holder()
-            self._remote.identify()
+            if not self._remote.identify():
+                probe_store(self._store, self._clock)
             self._clear()
             self._remote.restore()
             home = claim_home(self._remote, clock, held or lock)
@@ -146,7 +149,7 @@ class RemoteWorkspace(LocalWorkspace):
         """THE claim: from here on nobody older writes to the log."""
         if self._log.is_stale:
             self._remote.restore()
-        if any(known >= generation for known in self.generations()):
+        if is_outdone(generation, self.generations()):
             raise AlreadyExists(f"generation {generation} is taken", where=self.where)
         driver = super().open_log(home, generation, partitions=partitions, pipeline=pipeline)
         self._generation = generation
