@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lamina.errors import StoreUnavailable, UnsafeStore, WouldLose
-from lamina.format.remote_names import EPOCHS, parse_piece_key
+from lamina.format.piece import decode_piece, encode_piece
+from lamina.format.remote_names import EPOCHS, parse_piece_key, piece_key
 from lamina.store import MemoryStore
 from lamina.testing import ManualClock
 from tests.engine.pipelines import kill, run_out
+from tests.engine.test_kills import EXPECTED
 from tests.engine.test_remote_homes import Machines
 
 
@@ -47,6 +50,29 @@ def test_a_home_whose_log_was_deleted_has_lost_it_however_often_it_is_started(
     for _ in range(2):
         with pytest.raises(WouldLose, match="driver log of this home holds no epoch"):
             world.open()
+
+
+def test_a_claim_in_a_hole_was_taken_for_the_beginning_of_a_segment(tmp_path: Path) -> None:
+    """Two processes of one generation: one had looked long ago, and its claim did not count."""
+    world = Machines(tmp_path)
+    first = world.open()
+    run_out(first, epochs=2)
+    kill(first)
+    second = world.open()
+    run_out(second, epochs=4)
+    second.checkpoint()
+    run_out(second, epochs=1)
+    kill(second)
+    where = [info.key for info in world.objects.list(EPOCHS)]
+    pieces = [decode_piece(world.objects.get(key), key) for key in where]
+    hole = next(n for n in range(2, 99) if n not in {piece.sequence for piece in pieces})
+    claim = pieces[-1]
+    claim = next(p for p in pieces if p.segment.generation == claim.segment.generation)
+    assert hole < claim.sequence, "the log of the first process is gone"
+    late = replace(claim, sequence=hole, writer=bytes(16))
+    world.objects.put_if_absent(piece_key(hole), encode_piece(late))
+    world.finish()
+    assert world.outcome() == EXPECTED
 
 
 def test_a_store_that_ignores_create_only_puts_is_no_place_for_a_home(tmp_path: Path) -> None:

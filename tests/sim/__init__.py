@@ -12,6 +12,9 @@ run        one seed from start to verdict
 real_world, real_driver, real_run: the same with the code that ships (log, recovery, checkpointer,
 gc) on the disk of tests/crash, which pauses at every call.
 
+remote_store, remote_disk, remote_driver, remote_run: homes in a bucket, by the rules of
+lamina.protocol.pieces; every process has a machine of its own.
+
 A failing seed is printed; `python -m tests.sim.run SEED` (or `tests.sim.real_run SEED`) replays it
 with a trace.
 """

@@ -143,8 +143,8 @@ def _truth(ordered: Sequence[Slot]) -> int:
     if not adopted:
         return 1
     newest = max(adopted, key=_age)
-    first = next(slot for slot in ordered if slot.segment == newest)
-    return first.sequence if first.offset == 0 else first.sequence - 1
+    own = [slot for slot in ordered if slot.segment == newest]
+    return max((s.sequence for s in own if s.offset == 0), default=own[0].sequence - 1)
 
 
 def _check_dense(first: int, since: Sequence[Slot], where: Callable[[int], str]) -> None:
@@ -172,15 +172,24 @@ def _missing(sequence: int, where: Callable[[int], str]) -> WalDamaged:
 def _parts(ordered: Sequence[Slot]) -> list[tuple[Slot, ...]]:
     """The pieces by segment, oldest segment first."""
     by_segment = sorted(ordered, key=lambda slot: (_age(slot.segment), slot.sequence))
-    return [tuple(part) for _, part in groupby(by_segment, key=lambda slot: slot.segment)]
+    return [_begun(tuple(part)) for _, part in groupby(by_segment, key=lambda slot: slot.segment)]
+
+
+def _begun(part: tuple[Slot, ...]) -> tuple[Slot, ...]:
+    """From its last beginning on: an earlier one is a claim in a hole, which did not count.
+
+    Its maker had looked before the other one claimed, with the same generation; and a later hole
+    it would have looked for with that claim in sight.
+    """
+    first = max((slot.sequence for slot in part if slot.offset == 0), default=0)
+    return tuple(slot for slot in part if slot.sequence >= first)
 
 
 def _is_whole(part: tuple[Slot, ...]) -> bool:
     """Of an older segment: a claim alone is what stays when the others are dropped."""
-    ends = (0, *(slot.end for slot in part))
-    return all(slot.offset == end for slot, end in zip(part, ends, strict=False)) and not (
-        len(part) == 1 and part[0].is_claim
-    )
+    follows = ((b.sequence, b.offset) == (a.sequence + 1, a.end) for a, b in pairwise(part))
+    alone = len(part) == 1 and part[0].is_claim
+    return part[0].offset == 0 and all(follows) and not alone
 
 
 def _age(segment: DriverSegment) -> tuple[int, int]:

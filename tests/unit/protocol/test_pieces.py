@@ -175,6 +175,24 @@ def test_a_claim_in_a_hole_is_passed_over_and_its_generation_counts() -> None:
     assert 7 in found.generations
 
 
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_claim_in_a_hole_was_taken_for_the_beginning_of_a_segment(generation: int) -> None:
+    """Its maker had looked before the other process of this generation claimed."""
+    scribe = Scribe().begin(7).adopt().commit()  # of a home where numbers began higher
+    scribe.slots = [replace(slot, segment=DriverSegment(0)) for slot in scribe.slots]
+    scribe.begin(1).adopt().commit().begin(2).adopt().commit()
+    late = Slot(2, DriverSegment(generation), 0, 100)
+    found = restored([*scribe.without(2, 3), late])
+    assert sequences(found) == [[4, 5, 6], [7, 8, 9]]
+    assert found.passed_over == (1, 2)
+
+
+def test_a_segment_whose_real_claim_is_gone_does_not_begin_with_one_in_a_hole() -> None:
+    late = Slot(2, DriverSegment(1, 1), 0, 100)
+    found = restored([*three_parts().without(2, 3, 4, 5), late])
+    assert sequences(found) == [[8, 9, 10]]
+
+
 def test_dropped_segments_go_oldest_first_and_their_claims_stay() -> None:
     slots = three_parts().slots
     assert droppable(slots[::-1], kept=[DriverSegment(2)]) == (2, 3, 4, 5, 6, 7)

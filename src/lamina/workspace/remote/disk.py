@@ -155,11 +155,12 @@ class RemoteDisk:
         for name in self._local.list(DRIVER):
             self._local.unlink(f"{DRIVER}/{name}")
         self._local.make_folder(DRIVER)
-        ends: dict[DriverSegment, int] = {}
+        ends: dict[DriverSegment, tuple[int, int]] = {}
         for piece in self._log.load():
-            if piece.offset == ends.get(piece.segment, 0):
-                ends[piece.segment] = piece.end
-                self._append(piece)
+            before = (piece.sequence - 1, piece.offset)
+            if piece.offset == 0 or before == ends.get(piece.segment):
+                ends[piece.segment] = (piece.sequence, piece.end)
+                self._append(piece)  # a later beginning replaces a claim that did not count
         plan = plan_restore(self._log.slots, self._log.where)
         whole = {part[0].segment for part in plan.segments}
         for segment in ends.keys() - whole:
