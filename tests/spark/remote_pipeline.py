@@ -20,7 +20,7 @@ from tests.spark.oracle import DELAY_S, Rows, in_the_end, plain
 
 READER = Path(__file__).parents[2] / "docs" / "read_parquet_sink.py"
 STREAMS = ("bars", "best", "answered")  # closed windows, an aggregate that is updated, a join
-OPTIONS = ("--max-files", "1", "--checkpoint-epochs", "3", "--partitions", "2")
+OPTIONS = ("--max-files", "1", "--checkpoint-epochs", "3", "--partitions", "2", "--interval", "0")
 PREFIX = "kills"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -58,6 +58,10 @@ class RemoteProject:
     @property
     def _url(self) -> str:
         return self.server.url(f"{PREFIX}/")
+
+    @property
+    def home(self) -> str:
+        return f"{self._url}home"
 
     @property
     def store(self) -> str:
