@@ -190,10 +190,17 @@ def test_a_machine_is_lost_and_another_goes_on_with_the_result_of_a_batch(
         seen = list(events)
     assert seen[-1]["event"] == "ended", (second.parent / "stderr").read_text()
     assert seen[-1]["epoch"] == EPOCHS + 1, "the last one closes windows"
-    for command in ("verify", "recover", "wal"):
-        more = {"verify": (second,), "recover": ("--dry-run", "--store", f"{rig.url}/home/store")}
-        found = rig.ask(command, *more.get(command, ("verify",)))
+    checkpoints = f"{rig.url}/home/store"
+    for words in (
+        ("verify", second),
+        ("recover", "--dry-run", "--store", checkpoints),
+        ("wal", "verify"),
+        ("inspect", checkpoints, "--at", "head"),
+    ):
+        found = rig.ask(*words)
         assert found.returncode == 0, found.stdout + found.stderr
+    repaired = rig.ask("wal", "repair", "driver/any.wal", "--yes")
+    assert "nothing to repair" in repaired.stderr
     assert not (second.parent / ".lamina" / "trades" / "home").exists()
 
     bars, totals = rig.published("bars"), {}

@@ -15,6 +15,7 @@ from lamina.recovery.manager import Recovered, RecoveryManager
 from lamina.state.vnodes import check_partitions
 from lamina.store import Store
 from lamina.store import open_store as open_object_store
+from lamina.store.address import home_address
 from lamina.workspace.base import Workspace
 from lamina.workspace.local import LocalWorkspace
 
@@ -96,16 +97,24 @@ def places(path_or_url: str | Path, home: str | Path | None) -> tuple[Store, Pat
     text = str(path_or_url)
     if "://" not in text:
         folder = Path(text).absolute()  # the process may change its folder meanwhile
-        return open_object_store(str(folder / STORE)), _home(home or folder / HOME)
+        kept = _home(home or folder / HOME)
+        return open_object_store(str(folder / STORE)), kept
     if home is None:
         raise UsageError(
             f"{text} is a store: the log needs a folder of its own on a local disk",
             advice='Name it: lamina.open("s3://...", home="/var/lib/...")',
         )
-    return open_object_store(text), _home(home)
+    kept = _home(home)
+    return open_object_store(text), kept
 
 
 def _home(home: str | Path) -> Path:
+    if home_address(home):
+        raise UsageError(
+            "the home of a store that a program opens is a folder on a local disk",
+            where=str(home),
+            advice='Name one: lamina.open("s3://...", home="/var/lib/...")',
+        )
     return Path(home).absolute()
 
 

@@ -617,3 +617,9 @@ def test_a_store_that_keeps_no_checkpoint_was_opened_and_failed_at_its_first_one
     with pytest.raises(UsageError, match="at least one checkpoint"):
         lamina.open(tmp_path / "new", retain=0)
     assert not (tmp_path / "new").exists()
+
+
+def test_a_home_in_an_object_store_is_not_taken_for_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a folder on a local disk"):
+        lamina.open(tmp_path / "store", home="s3://bucket/home")
+    assert not list(tmp_path.iterdir())
