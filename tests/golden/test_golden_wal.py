@@ -15,6 +15,7 @@ from lamina.format.commit import (
     AdoptRecord,
     CheckpointRecord,
     CommitRecord,
+    MovedRecord,
     Point,
     SinkAhead,
     StagedFile,
@@ -23,10 +24,12 @@ from lamina.format.commit import (
     decode_adopt,
     decode_checkpoint,
     decode_commit,
+    decode_moved,
     decode_takeover,
     encode_adopt,
     encode_checkpoint,
     encode_commit,
+    encode_moved,
     encode_takeover,
     join_adopt,
 )
@@ -150,6 +153,11 @@ OF_PIPELINE = TakeoverRecord(
     ),
 )
 
+MOVED = MovedRecord("s3://bucket/trades", "0f" * 16)
+AWAY: list[Item] = [
+    (Kind.TAKEOVER, encode_takeover(TAKEOVER), 0, 0),
+    (Kind.MOVED, encode_moved(MOVED), 0, 0),
+]
 DRIVER = SegmentHeader(IDENTITY, 3, DRIVER_CORE, 4, 100)
 CORE = SegmentHeader(IDENTITY, 3, 2, 4, 5)
 SEGMENTS = {
@@ -160,6 +168,7 @@ SEGMENTS = {
     "adopt-in-parts.wal": (DRIVER, IN_PARTS),
     "sinks-ahead.wal": (DRIVER, SINKS_AHEAD),
     "commit-for-sinks.wal": (DRIVER, FOR_SINKS),
+    "moved.wal": (DRIVER, AWAY),
     "takeover-pipeline.wal": (DRIVER, [(Kind.TAKEOVER, encode_takeover(OF_PIPELINE), 0, 0)]),
 }
 
@@ -186,7 +195,7 @@ def test_a_pinned_segment_is_read_as_it_was_written(name: str) -> None:
 def test_the_pinned_payloads_are_read_as_the_values_they_were() -> None:
     reader = SegmentReader(LocalDisk(HERE), "every-kind.wal")
     by_kind = {record.kind: record for record in reader.records()}
-    assert by_kind.keys() == set(Kind) - {Kind.OUTPUT}, "that one is in piece.wal"
+    assert by_kind.keys() == set(Kind) - {Kind.OUTPUT, Kind.MOVED}, "those are in other files"
     data = {kind: bytes(r.payload) for kind, r in by_kind.items() if r.payload is not None}
     assert decode_takeover(data[Kind.TAKEOVER], "") == TAKEOVER
     assert decode_adopt(data[Kind.ADOPT], "") == ADOPT
@@ -204,6 +213,11 @@ def test_the_pinned_takeover_says_which_pipeline_it_is() -> None:
     [record] = SegmentReader(LocalDisk(HERE), "takeover-pipeline.wal").records()
     assert record.payload is not None
     assert decode_takeover(bytes(record.payload), "") == OF_PIPELINE
+
+
+def test_the_pinned_home_that_has_moved_says_where_it_is() -> None:
+    *_, record = SegmentReader(LocalDisk(HERE), "moved.wal").records()
+    assert decode_moved(bytes(record.payload or b""), "") == MOVED
 
 
 def adopts_of(name: str) -> list[AdoptRecord]:
@@ -252,9 +266,18 @@ def test_the_pinned_home_says_which_pipeline_lives_there() -> None:
     assert encode_home(home) == data
 
 
+def test_the_pinned_home_that_is_arriving_says_from_where() -> None:
+    data = (HERE / "home-arriving.json").read_bytes()
+    owner = Owner("00112233445566778899aabbccddee00", "orders")
+    home = HomeFile(IDENTITY, 1762500000000, owner, "0f" * 16, "/data/orders/home")
+    assert decode_home(data, "") == home
+    assert encode_home(home) == data
+
+
 def test_every_pinned_file_is_read_by_a_test() -> None:
     names = {path.name for path in HERE.iterdir()}
-    assert names == {*SEGMENTS, "home.json", "home-v2.json", "home-pipeline.json", "run.arrow"}
+    homes = {"home.json", "home-v2.json", "home-pipeline.json", "home-arriving.json"}
+    assert names == {*SEGMENTS, *homes, "run.arrow"}
 
 
 def hex_dump(data: bytes) -> str:

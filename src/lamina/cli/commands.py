@@ -43,6 +43,11 @@ PIPELINES: Section = {
         "checkpoint_command",
         "Make a running pipeline take a checkpoint now.",
     ),
+    "move": Entry(
+        "pipeline.move",
+        "move_command",
+        "Move the home of a pipeline to another folder or object store.",
+    ),
 }
 CHECKPOINTS: Section = {
     "list": Entry("checkpoints.list", "list_command", "List the checkpoints, by epoch."),

@@ -1,4 +1,4 @@
-"""What COMMIT, ADOPT, TAKEOVER and CHECKPOINT records of the WAL say: canonical JSON.
+"""What COMMIT, ADOPT, TAKEOVER, MOVED and CHECKPOINT records of the WAL say: canonical JSON.
 
 The digest of an epoch is the SHA-256 of its COMMIT's bytes; each names its parent's, so that a
 history is a chain. FORMAT.md section 7 is the specification.
@@ -125,6 +125,14 @@ class CheckpointRecord:
     manifest_sha256: str
 
 
+@dataclass(frozen=True, slots=True)
+class MovedRecord:
+    """The home is elsewhere now: nobody decides here any more."""
+
+    to: str
+    arrival: str  # which move; the new place says the same of itself
+
+
 def encode_commit(commit: CommitRecord) -> bytes:
     return canonical.encode(_commit(commit))
 
@@ -211,6 +219,15 @@ def decode_takeover(data: bytes, where: str) -> TakeoverRecord:
     record = fields.optional_object("pipeline")
     pipeline = None if record is None else decode_record(record)
     return TakeoverRecord(fields.integer("generation"), fields.text("home"), pipeline)
+
+
+def encode_moved(record: MovedRecord) -> bytes:
+    return canonical.encode({"to": record.to, "arrival": record.arrival})
+
+
+def decode_moved(data: bytes, where: str) -> MovedRecord:
+    fields = _open(data, where)
+    return MovedRecord(fields.text("to"), fields.text("arrival"))
 
 
 def encode_checkpoint(record: CheckpointRecord) -> bytes:

@@ -32,7 +32,7 @@ OWN = ".own"
 STAGED, STATE, SINKS = "staged", "state", "sinks"
 SOURCES, JOURNALS = "sources", "journals"
 STATUS, REQUESTS = "status.json", "requests"
-_EPOCH = re.compile(r"[0-9]{20}")
+_EPOCH = re.compile(r"(?:[0-9]{20}-)?([0-9]{20})")
 _CORE = re.compile(r"core-(0|[1-9][0-9]{0,8})")
 _DRIVER_SEGMENT = re.compile(r"driver/([0-9]{20})-([0-9]{20})\.wal")
 _CORE_SEGMENT = re.compile(r"core-(0|[1-9][0-9]{0,8})/([0-9]{20})-([0-9]{20})-([^/]+)\.wal")
@@ -144,8 +144,9 @@ def parse_output_path(path: str) -> tuple[str, int] | None:
 
 
 def parse_staged_folder(name: str) -> int | None:
-    """The epoch of a folder below `staged`."""
-    return int(name) if _EPOCH.fullmatch(name) else None
+    """The epoch of a folder below `staged`; of a home that was remote it has a generation, too."""
+    found = _EPOCH.fullmatch(name)
+    return int(found[1]) if found else None
 
 
 def state_folder(process: str) -> str:

@@ -21,7 +21,9 @@ from lamina.format.home_names import CoreSegment, parse_segment
 EPOCHS, RUNS, MERGED, LENT, NOTES = "epochs", "runs", "merged", "lent", "notes"
 HOLDER = "holder.json"
 NOBODY = (sys.maxsize, sys.maxsize)
-_MADE = re.compile(r"(?:staged|merged|lent)/([0-9]{20})(?:-([0-9]{20}))?/[^/]+")
+_MADE = re.compile(
+    r"(?:staged/(?:([0-9]{20})-)?([0-9]{20})|(?:merged|lent)/([0-9]{20}))/[^/]+"
+)
 _PIECE = re.compile(r"epochs/([0-9]{20})\.wal")
 
 
@@ -60,11 +62,15 @@ def staged_key(generation: int, file: str) -> str:
 
 
 def made_by(key: str) -> tuple[int, int]:
-    """Generation and epoch of who has put an object; what nobody of us has put is of the end."""
-    if found := _MADE.match(key):
-        return int(found[1]), int(found[2] or 0)
+    """Generation and epoch of who has put an object; what nobody of us has put is of the end.
+
+    Of a home that was local, output has no generation; and a segment that its core went on with
+    has later epochs than its name says.
+    """
+    if found := _MADE.fullmatch(key):
+        return int(found[1] or found[3] or 0), int(found[2] or 0)
     name = parse_run_key(key)
-    return NOBODY if name is None else (name.generation, name.epoch)
+    return NOBODY if name is None or not name.own else (name.generation, name.epoch)
 
 
 def note_key(name: str) -> str:

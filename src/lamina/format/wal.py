@@ -73,6 +73,7 @@ class Kind(IntEnum):
     TAKEOVER = 5
     ADOPT = 6
     OUTPUT = 7
+    MOVED = 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from lamina.format.commit import (
     AdoptRecord,
     CheckpointRecord,
     CommitRecord,
+    MovedRecord,
     Point,
     SinkAhead,
     TakeoverRecord,
@@ -31,6 +32,7 @@ from lamina.format.commit import (
     decode_takeover,
     encode_adopt,
     encode_checkpoint,
+    encode_moved,
     encode_takeover,
     join_adopt,
 )
@@ -187,6 +189,13 @@ class DriverLog:
             self._segment.close()
             self._segment, self._adopted = created, False
             self._adopt(records, adopt)
+        self._check_owner()
+
+    def leave(self, record: MovedRecord) -> None:
+        """THE decision of a move: from here on nobody starts in this home."""
+        with self._whole.step():
+            self._append(Kind.MOVED, encode_moved(record), 0)
+            self._segment.sync()
         self._check_owner()
 
     def close(self) -> None:
@@ -391,7 +400,7 @@ def _take(content: _Content, record: Record, reader: SegmentReader) -> None:
             content.run_epoch = max(content.run_epoch, record.epoch)
         case Kind.TAKEOVER:
             content.pipeline = decode_takeover(data, where).pipeline
-        case Kind.BARRIER:
+        case Kind.BARRIER | Kind.MOVED:
             pass
 
 

@@ -21,6 +21,7 @@ from lamina.format.commit import (
     decode_adopt,
     decode_checkpoint,
     decode_commit,
+    decode_moved,
     decode_takeover,
 )
 from lamina.format.findings import Severity
@@ -217,6 +218,8 @@ def _commits(record: Record, data: bytes, where: str) -> Iterable[CommitRecord]:
             decode_checkpoint(data, where)
         case Kind.RUN:
             batch_of(record, where)
+        case Kind.MOVED:
+            decode_moved(data, where)
         case Kind.BARRIER | Kind.OUTPUT:
             pass
     return ()

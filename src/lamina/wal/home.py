@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from lamina.clock import Clock, new_writer_id
@@ -10,6 +11,7 @@ from lamina.errors import Fenced, NotFound, Refused, WalDamaged
 from lamina.format.home_file import ADVICE, HOME_BYTES_MAX, HomeFile, decode_home, encode_home
 from lamina.format.home_names import DRIVER, HOME_LOCK, IDENTITY
 from lamina.format.pipeline_record import NOBODY, Owner
+from lamina.wal.departure import departure
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +34,26 @@ class Home:
             self.lock.release()
 
 
-def claim_home(disk: Disk, clock: Clock, held: Lock | None = None) -> Home:
+def claim_home(
+    disk: Disk,
+    clock: Clock,
+    held: Lock | None = None,
+    *,
+    has_arrived: Callable[[HomeFile], bool] = lambda _: False,
+) -> Home:
     """Take the lock of the home for life; make the home if it is new. Fenced if it is taken.
 
-    *held* is the lock of a caller who has it already; it stays the caller's.
+    *held* is the lock of a caller who has it already; it stays the caller's. *has_arrived* is asked
+    about a home that is being moved here. Refused if it has not, or has moved away.
     """
     disk.make_folder("")
     disk.make_folder(DRIVER)
     lock = None if held is not None else take_lock(disk)
     try:
         file = _read(disk) or _create(disk, clock)
+        if file.arrival and has_arrived(file):
+            file = settle(disk, file)
+        _check_is_here(disk, file)
         disk.sync_folder("")  # its maker may have been killed before the name was durable
     except BaseException:
         if lock is not None:
@@ -91,6 +103,39 @@ def give_home(home: Home, pipeline: Owner) -> Home:
     _write(home.disk, replace(file, pipeline=pipeline), pipeline.id)
     home.disk.sync_folder("")
     return replace(home, pipeline=pipeline)
+
+
+def settle(disk: Disk, file: HomeFile) -> HomeFile:
+    """The home has arrived: from here on it is one like any other."""
+    settled = replace(file, arrival="", arrives_from="")
+    _write(disk, settled, file.arrival)
+    disk.sync_folder("")
+    return settled
+
+
+def read_identity(disk: Disk) -> HomeFile | None:
+    """What home.json says; None if there is none."""
+    return _read(disk)
+
+
+def check_not_moved(disk: Disk) -> None:
+    gone = departure(disk)
+    if gone is not None:
+        raise Refused(
+            f"this home has moved to {gone.to}",
+            where=disk.root,
+            advice=f"Start with --home {gone.to}",
+        )
+
+
+def _check_is_here(disk: Disk, file: HomeFile) -> None:
+    if file.arrival:
+        raise Refused(
+            f"this home has not arrived: it is still at {file.arrives_from}",
+            where=disk.root,
+            advice="Run `lamina move` again, or start the pipeline where it is",
+        )
+    check_not_moved(disk)
 
 
 def _read(disk: Disk) -> HomeFile | None:

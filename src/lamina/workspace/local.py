@@ -39,6 +39,7 @@ from lamina.wal.dropping import drop_segments
 from lamina.wal.home import Home, claim_home, is_home, read_home
 from lamina.wal.leftovers import drop_leftovers
 from lamina.wal.reader import Proven
+from lamina.workspace.arriving import has_arrived
 from lamina.workspace.base import Notes, StagedFiles, TaskSpace
 from lamina.workspace.model import Attempt, RunRef, SentRun, Staged
 from lamina.workspace.notes import LocalNotes
@@ -130,7 +131,7 @@ class LocalWorkspace:
         return is_home(self._disk)
 
     def claim(self, clock: Clock, held: Lock | None = None) -> Home:
-        return claim_home(self._disk, clock, held)
+        return claim_home(self._disk, clock, held, has_arrived=has_arrived)
 
     def generations(self) -> list[int]:
         return driver_generations(self._disk)

@@ -6,16 +6,22 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from io import BufferedIOBase
+from io import BufferedIOBase, BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lamina.disk import LocalDisk
 from lamina.disk.folders import remove_tree, sync_folder
-from lamina.format.home_names import STAGED, parse_staged_folder, staged_path
+from lamina.format.home_names import (
+    STAGED,
+    parse_staged_folder,
+    staged_path,
+)
 from lamina.os_errors import typed_errors
+from lamina.wal.outputs import read_output, segment_of
 from lamina.workspace.model import Attempt, Staged
 
 GROUP_ROWS = 100_000
@@ -49,12 +55,14 @@ class HomeStaged:
     home: Path
 
     def open(self, file: Staged) -> BufferedIOBase:
+        if segment_of(file.path) is not None:  # the home was in an object store
+            return BytesIO(read_output(LocalDisk(self.home), file.path))
         path = self.home / file.path
         with typed_errors(path):
             return path.open("rb")
 
     def local_path(self, file: Staged) -> Path | None:
-        return self.home / file.path
+        return None if segment_of(file.path) else self.home / file.path
 
     def where(self, file: Staged) -> str:
         return str(self.home / file.path)

@@ -26,6 +26,7 @@ from lamina.format.home_names import (
     parse_core_folder,
     parse_segment,
     preflight_path,
+    segment_path,
 )
 from lamina.format.manifest_model import RunEntry
 from lamina.format.piece import PIECE_HEADER_SIZE
@@ -37,6 +38,7 @@ from lamina.format.remote_names import (
     RUNS,
     made_by,
     merged_key,
+    parse_run_key,
     piece_key,
     run_key,
 )
@@ -45,8 +47,11 @@ from lamina.protocol.pieces import is_leftover, is_outdone
 from lamina.store.probe import probe_store
 from lamina.wal.driver_log import DriverLog, driver_generations, drop_driver_segments
 from lamina.wal.dropping import drop_segments
-from lamina.wal.home import Home, claim_home, read_home, take_lock
+from lamina.wal.home import Home, check_not_moved, claim_home, read_home, take_lock
 from lamina.wal.leftovers import drop_leftovers
+from lamina.wal.reader import Damaged
+from lamina.wal.scan import read_tail
+from lamina.workspace.arriving import has_arrived
 from lamina.workspace.local import LocalWorkspace, lent_here
 from lamina.workspace.model import Origin, RunRef, Staged
 from lamina.workspace.remote.disk import RemoteDisk
@@ -132,7 +137,7 @@ class RemoteWorkspace(LocalWorkspace):
                 probe_store(self._store, self._clock)
             self._clear()
             self._remote.restore()
-            home = claim_home(self._remote, clock, held or lock)
+            home = claim_home(self._remote, clock, held or lock, has_arrived=has_arrived)
         except BaseException:
             if lock is not None:
                 lock.release()
@@ -152,6 +157,7 @@ class RemoteWorkspace(LocalWorkspace):
         if is_outdone(generation, self.generations()):
             raise AlreadyExists(f"generation {generation} is taken", where=self.where)
         driver = super().open_log(home, generation, partitions=partitions, pipeline=pipeline)
+        check_not_moved(self._remote)  # who moved it may have been quicker than our claim
         self._generation = generation
         self._say_holder(has_ended=False)
         return driver
@@ -230,6 +236,7 @@ class RemoteWorkspace(LocalWorkspace):
         home = read_home(self._remote)
         drop_driver_segments(home, floor)
         yield "driver"
+        self._drop_shared(home, floor)
         drop_segments(home, floor, keep=set())
         self._drop(RUNS, lambda made: made[1] <= floor)
         yield "cores"
@@ -275,6 +282,16 @@ class RemoteWorkspace(LocalWorkspace):
         """Objects of tasks that are no longer needed, by generation and epoch."""
         for info in list(self._store.list(folder)):
             if goes(made_by(info.key)):
+                self._store.delete(info.key)
+
+    def _drop_shared(self, home: Home, floor: int) -> None:
+        """Segments of a home that was local: they hold more epochs than the one in their name."""
+        for info in list(self._store.list(RUNS)):
+            name = parse_run_key(info.key)
+            if name is None or name.own:
+                continue
+            tail = read_tail(self._remote, segment_path(name), home.identity, judge=False)
+            if tail.epoch <= floor and not isinstance(tail.end, Damaged):
                 self._store.delete(info.key)
 
     def _record(self, ref: RunRef, budget: _Budget, *, is_new: bool) -> Origin:

@@ -1,0 +1,105 @@
+"""`lamina move`: the home of a pipeline to another place, a folder or an object store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+
+from lamina.cli.support.homes import HomeTarget
+from lamina.cli.support.places import place_of
+from lamina.cli.support.screen import Screen, json_option
+from lamina.cli.support.target import open_at
+from lamina.cli.support.words import counted, size
+from lamina.clock import SystemClock
+from lamina.errors import UsageError
+from lamina.recovery.destinations import Destination, Folder, objects
+from lamina.recovery.moving import MoveReport, move_home
+from lamina.workspace import LocalWorkspace
+from lamina.workspace.base import Workspace
+from lamina.workspace.remote import RemoteWorkspace
+from lamina.workspace.remote.places import Held
+
+
+@click.command("move")
+@click.argument("pipeline", metavar="[PIPELINE]", required=False)
+@click.option(
+    "--home",
+    metavar="PATH|URL",
+    envvar="LAMINA_HOME",
+    show_envvar=True,
+    help="The home to move; default: .lamina/NAME/home next to PIPELINE.",
+)
+@click.option("--to-home", metavar="PATH|URL", required=True, help="Where to: an empty place.")
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="The process that has this home in an object store is gone; if not, it stops.",
+)
+@click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
+@json_option
+def move_command(
+    *,
+    pipeline: str | None,
+    home: str | None,
+    to_home: str,
+    take_over: bool,
+    dry_run: bool,
+    screen: Screen,
+) -> None:
+    """Move the home of a pipeline to another folder or object store.
+
+    The pipeline must not be running. The copy is read back and verified before the old place says
+    that the home has moved. If interrupted, run the same command again. Checkpoints stay in their
+    store: start with the same --store.
+    """
+    if not (pipeline or home):
+        raise UsageError("which home? Give PIPELINE or --home")
+    given = home or str(place_of(pipeline or "").home)
+    with (
+        _source(given, take_over=take_over) as source,
+        _target(to_home, is_read_only=dry_run) as target,
+        screen.progress("moving") as report,
+    ):
+        told = move_home(source, target, clock=SystemClock(), report=report, dry_run=dry_run)
+    if screen.as_json:
+        pipeline_shape = {"id": told.pipeline.id, "name": told.pipeline.name}
+        screen.json(asdict(told) | {"pipeline": pipeline_shape, "dry_run": dry_run})
+        return
+    _print(screen, told)
+
+
+def _print(screen: Screen, told: MoveReport) -> None:
+    whose = f" of {told.pipeline.name}" if told.pipeline.name else ""
+    verb = "moved" if told.moved else "would move"
+    screen.line(f"{verb} the home{whose} from {told.source}")
+    screen.line(f"    to {told.target}")
+    if told.files:
+        screen.line(f"{counted(told.files, 'file')}, {size(told.bytes)}, up to epoch {told.epoch}")
+    if told.moved:
+        screen.line("verified: everything was read back and compared")
+        screen.line(f"start it with --home {told.target}, and --store as before")
+
+
+@contextmanager
+def _source(given: str, *, take_over: bool) -> Iterator[Workspace]:
+    clock = SystemClock()
+    if "://" not in given:
+        yield LocalWorkspace(Path(HomeTarget(given).disk().root), clock)
+        return
+    with TemporaryDirectory(prefix="lamina-move-") as scratch:
+        place = Held(open_at(given, {}, writable=True))
+        yield RemoteWorkspace(place, Path(scratch), clock, take_over=take_over)
+
+
+@contextmanager
+def _target(given: str, *, is_read_only: bool) -> Iterator[Destination]:
+    if "://" not in given:
+        yield Folder(Path(HomeTarget(given).disk().root))
+        return
+    with objects(open_at(given, {}, writable=not is_read_only), SystemClock()) as target:
+        yield target
