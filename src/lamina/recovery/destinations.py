@@ -6,10 +6,7 @@ the home is arriving, and a start asks the place that it comes from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Protocol
 
 from lamina.clock import Clock
@@ -210,10 +207,3 @@ def _not_empty(where: str) -> Refused:
         where=where,
         advice="Move the home to a place that is empty",
     )
-
-
-@contextmanager
-def objects(store: Store, clock: Clock) -> Iterator[Objects]:
-    """With a scratch folder of its own."""
-    with TemporaryDirectory(prefix="lamina-move-") as folder:
-        yield Objects(store, Path(folder), clock)

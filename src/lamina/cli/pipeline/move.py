@@ -16,9 +16,10 @@ from lamina.cli.support.screen import Screen, json_option
 from lamina.cli.support.target import open_at
 from lamina.cli.support.words import counted, size
 from lamina.clock import SystemClock
-from lamina.errors import UsageError
-from lamina.recovery.destinations import Destination, Folder, objects
+from lamina.errors import NotFound, UsageError
+from lamina.recovery.destinations import Destination, Folder, Objects
 from lamina.recovery.moving import MoveReport, move_home
+from lamina.store import Store
 from lamina.workspace import LocalWorkspace
 from lamina.workspace.base import Workspace
 from lamina.workspace.remote import RemoteWorkspace
@@ -101,5 +102,21 @@ def _target(given: str, *, is_read_only: bool) -> Iterator[Destination]:
     if "://" not in given:
         yield Folder(Path(HomeTarget(given).disk().root))
         return
-    with objects(open_at(given, {}, writable=not is_read_only), SystemClock()) as target:
-        yield target
+    store = _opened(given, is_read_only=is_read_only)
+    with TemporaryDirectory(prefix="lamina-move-") as scratch:
+        if store is None:
+            nothing = Folder(Path(scratch))
+            nothing.where = given.rstrip("/")
+            yield nothing
+        else:
+            yield Objects(store, Path(scratch), SystemClock())
+
+
+def _opened(given: str, *, is_read_only: bool) -> Store | None:
+    """None if there is no such store yet, and none is to be made."""
+    try:
+        return open_at(given, {}, writable=not is_read_only)
+    except NotFound:
+        if is_read_only:
+            return None
+        raise
