@@ -21,9 +21,7 @@ from lamina.format.home_names import CoreSegment, parse_segment
 EPOCHS, RUNS, MERGED, LENT, NOTES = "epochs", "runs", "merged", "lent", "notes"
 HOLDER = "holder.json"
 NOBODY = (sys.maxsize, sys.maxsize)
-_MADE = re.compile(
-    r"(?:staged/(?:([0-9]{20})-)?([0-9]{20})|(?:merged|lent)/([0-9]{20}))/[^/]+"
-)
+_MADE = re.compile(r"(?:staged/(?:([0-9]{20})-)?([0-9]{20})|(?:merged|lent)/([0-9]{20}))/[^/]+")
 _PIECE = re.compile(r"epochs/([0-9]{20})\.wal")
 
 

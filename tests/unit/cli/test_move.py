@@ -6,29 +6,28 @@ from pathlib import Path
 
 from lamina.cli.support.exits import Exit
 from lamina.errors import Refused, UsageError
-from tests.support.command_line import answer, lamina
+from tests.support.command_line import answer, lamina, tree
 from tests.support.homes import make_home
 
 
-def test_a_home_moves_into_a_store_and_back(tmp_path: Path) -> None:
+def test_a_home_moves_and_both_places_say_so(tmp_path: Path) -> None:
     made = make_home(tmp_path)
-    remote, back = f"file://{tmp_path}/remote", str(tmp_path / "back")
-    move = ["move", "--home", str(made.home), "--to-home", remote]
+    target = str(tmp_path / "new")
+    move = ["move", "--home", str(made.home), "--to-home", target]
+    before = tree(made.home)
     plan = answer(lamina(*move, "--dry-run", "--json"))
-    assert not (tmp_path / "remote" / "home.json").exists()
-    assert not plan["moved"]
+    assert tree(made.home) == before
+    assert not Path(target).exists()
+    assert (plan["moved"], plan["target"], plan["epoch"]) == (False, target, 6)
     assert plan["files"] > 0
-    moved = answer(lamina(*move, "--json"))
-    assert moved["moved"]
-    assert moved["target"] == remote
+    told = lamina(*move)
+    assert told.exit_code == Exit.OK, told.stderr
+    assert f"to {target}\n" in told.stdout
+    assert "verified" in told.stdout
     again = lamina(*move)
     assert again.exit_code != Exit.OK
-    assert f"{Refused.code}: this home has moved to {remote}" in again.stderr
-    told = lamina("move", "--home", remote, "--to-home", back, "--take-over")
-    assert told.exit_code == Exit.OK, told.stderr
-    assert f"to {back}" in told.stdout
-    assert "verified" in told.stdout
-    shown = lamina("recover", "--dry-run", "--home", back, "--store", str(made.store))
+    assert f"{Refused.code}: this home has moved to {target}" in again.stderr
+    shown = lamina("recover", "--dry-run", "--home", target, "--store", str(made.store))
     assert shown.exit_code == Exit.OK, shown.stderr
 
 

@@ -20,6 +20,7 @@ from lamina.errors import NotFound, UsageError
 from lamina.recovery.destinations import Destination, Folder, Objects
 from lamina.recovery.moving import MoveReport, move_home
 from lamina.store import Store
+from lamina.store.address import home_address
 from lamina.workspace import LocalWorkspace
 from lamina.workspace.base import Workspace
 from lamina.workspace.remote import RemoteWorkspace
@@ -60,7 +61,7 @@ def move_command(
     """
     if not (pipeline or home):
         raise UsageError("which home? Give PIPELINE or --home")
-    given = home or str(place_of(pipeline or "").home)
+    given = home or place_of(pipeline or "").given_home
     with (
         _source(given, take_over=take_over) as source,
         _target(to_home, is_read_only=dry_run) as target,
@@ -89,33 +90,35 @@ def _print(screen: Screen, told: MoveReport) -> None:
 @contextmanager
 def _source(given: str, *, take_over: bool) -> Iterator[Workspace]:
     clock = SystemClock()
-    if "://" not in given:
+    address = home_address(given)
+    if not address:
         yield LocalWorkspace(Path(HomeTarget(given).disk().root), clock)
         return
     with TemporaryDirectory(prefix="lamina-move-") as scratch:
-        place = Held(open_at(given, {}, writable=True))
+        place = Held(open_at(address, {}, writable=True))
         yield RemoteWorkspace(place, Path(scratch), clock, take_over=take_over)
 
 
 @contextmanager
 def _target(given: str, *, is_read_only: bool) -> Iterator[Destination]:
-    if "://" not in given:
+    address = home_address(given)
+    if not address:
         yield Folder(Path(HomeTarget(given).disk().root))
         return
-    store = _opened(given, is_read_only=is_read_only)
+    store = _opened(address, is_read_only=is_read_only)
     with TemporaryDirectory(prefix="lamina-move-") as scratch:
         if store is None:
             nothing = Folder(Path(scratch))
-            nothing.where = given.rstrip("/")
+            nothing.where = address
             yield nothing
         else:
             yield Objects(store, Path(scratch), SystemClock())
 
 
-def _opened(given: str, *, is_read_only: bool) -> Store | None:
+def _opened(address: str, *, is_read_only: bool) -> Store | None:
     """None if there is no such store yet, and none is to be made."""
     try:
-        return open_at(given, {}, writable=not is_read_only)
+        return open_at(address, {}, writable=not is_read_only)
     except NotFound:
         if is_read_only:
             return None
