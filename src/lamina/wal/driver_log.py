@@ -48,7 +48,7 @@ from lamina.format.wal import DRIVER_CORE, Kind, SegmentHeader
 from lamina.protocol.driver import Adopt, Commit, Segment, check_not_superseded
 from lamina.wal.home import Home
 from lamina.wal.reader import Clean, Proven, Record, SegmentReader, Torn
-from lamina.wal.scan import check_home, segments_of
+from lamina.wal.scan import check_home, newer_generations, segments_of
 from lamina.wal.segment import SegmentWriter
 from lamina.wal.whole import Whole
 
@@ -255,7 +255,7 @@ class DriverLog:
             self._adopted = True  # durable with the COMMIT behind it
 
     def _check_owner(self) -> None:
-        newer = _newer_generations(self._home.disk, self.segment)
+        newer = newer_generations(self._home.disk, self.segment)
         check_not_superseded(self.generation, newer)
 
 
@@ -357,19 +357,6 @@ def _highest_epoch(home: Home, path: str) -> int:
     reader = SegmentReader(home.disk, path)
     check_home(reader, home.identity)
     return max((record.epoch for record in reader.records(payloads=False)), default=0)
-
-
-def driver_generations(disk: Disk) -> list[int]:
-    """The generations that have ever claimed this home, by the names of their segments."""
-    found = (parse_segment(path) for path in segments_of(disk, None))
-    return [name.generation for name in found if isinstance(name, DriverSegment)]
-
-
-def _newer_generations(disk: Disk, segment: str) -> list[int]:
-    """Those of later segments: numbers in names have one width, so most need no look."""
-    own = segment.rpartition("/")[2]
-    found = (parse_segment(f"{DRIVER}/{name}") for name in disk.list(DRIVER) if name > own)
-    return [name.generation for name in found if isinstance(name, DriverSegment)]
 
 
 def rule_commit(record: CommitRecord) -> Commit:

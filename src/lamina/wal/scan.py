@@ -261,3 +261,16 @@ def check_home(reader: SegmentReader, home: bytes) -> None:
             f"says {core} and {name.generation}",
             where=reader.where(0),
         )
+
+
+def driver_generations(disk: Disk) -> list[int]:
+    """The generations that have ever claimed this home, by the names of their segments."""
+    found = (parse_segment(path) for path in segments_of(disk, None))
+    return [name.generation for name in found if isinstance(name, DriverSegment)]
+
+
+def newer_generations(disk: Disk, segment: str) -> list[int]:
+    """Those of later segments: numbers in names have one width, so most need no look."""
+    own = segment.rpartition("/")[2]
+    found = (parse_segment(f"{DRIVER}/{name}") for name in disk.list(DRIVER) if name > own)
+    return [name.generation for name in found if isinstance(name, DriverSegment)]

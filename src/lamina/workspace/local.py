@@ -34,11 +34,12 @@ from lamina.os_errors import typed_errors
 from lamina.state.local import RunFolder
 from lamina.state.run import Run
 from lamina.wal.core_log import CoreLog
-from lamina.wal.driver_log import DriverLog, driver_generations, drop_driver_segments
+from lamina.wal.driver_log import DriverLog, drop_driver_segments
 from lamina.wal.dropping import drop_segments
 from lamina.wal.home import Home, claim_home, is_home, read_home
 from lamina.wal.leftovers import drop_leftovers
 from lamina.wal.reader import Proven
+from lamina.wal.scan import driver_generations
 from lamina.workspace.arriving import has_arrived
 from lamina.workspace.base import Notes, StagedFiles, TaskSpace
 from lamina.workspace.model import Attempt, RunRef, SentRun, Staged

@@ -45,12 +45,12 @@ from lamina.format.remote_names import (
 from lamina.format.wal import HEADER_SIZE
 from lamina.protocol.pieces import is_leftover, is_outdone
 from lamina.store.probe import probe_store
-from lamina.wal.driver_log import DriverLog, driver_generations, drop_driver_segments
+from lamina.wal.driver_log import DriverLog, drop_driver_segments
 from lamina.wal.dropping import drop_segments
 from lamina.wal.home import Home, check_not_moved, claim_home, read_home, take_lock
 from lamina.wal.leftovers import drop_leftovers
 from lamina.wal.reader import Damaged
-from lamina.wal.scan import read_tail
+from lamina.wal.scan import driver_generations, read_tail
 from lamina.workspace.arriving import has_arrived
 from lamina.workspace.local import LocalWorkspace, lent_here
 from lamina.workspace.model import Origin, RunRef, Staged
