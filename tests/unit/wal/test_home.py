@@ -81,8 +81,8 @@ def test_a_damaged_identity_is_damage_and_no_new_home(tmp_path: Path, data: byte
 def test_a_home_of_a_newer_lamina_is_unsupported(tmp_path: Path) -> None:
     claim(tmp_path).release()
     path = tmp_path / "home/home.json"
-    path.write_text(json.dumps({**json.loads(path.read_bytes()), "version": 3}))
-    with pytest.raises(Unsupported, match="version 3"):
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), "version": 4}))
+    with pytest.raises(Unsupported, match="version 4"):
         claim(tmp_path)
 
 
