@@ -19,6 +19,7 @@ from lamina.clock import SystemClock
 from lamina.engine.plans import EngineSettings
 from lamina.pipeline import parse_pipeline
 from lamina.spark.running import RunSettings, open_pipeline
+from lamina.workspace.base import Workspace
 
 Query = Callable[[DataFrame], DataFrame]
 Seconds = dict[str, list[float]]
@@ -33,7 +34,8 @@ class Contender(Protocol):
 class Stream:
     """A stream of ours over the files of a source, which *source* declares up to USING.
 
-    Its sink writes Parquet. *tables* are the statements of tables that it is joined with.
+    Its sink writes Parquet. *tables* are the statements of tables that it is joined with; *space*
+    is its home, if that is not a folder.
     """
 
     def __init__(
@@ -45,9 +47,11 @@ class Stream:
         *,
         mark: str = "",
         tables: str = "",
+        space: Workspace | None = None,
     ) -> None:
         self.out = folder / "out"
-        self._in = _made(folder / "in")
+        self._in = folder / "in"
+        self._in.mkdir(parents=True, exist_ok=True)
         pipeline = parse_pipeline(
             f"CREATE SOURCE {source} USING parquet OPTIONS (path 'in') {mark};\n"
             f"{tables}CREATE STREAM s AS {text};\n"
@@ -56,11 +60,12 @@ class Stream:
         )
         wanted = RunSettings(
             home=folder / "home",
-            store=str(_made(folder / "store")),
+            store=str(folder / "store"),
             folder=folder,
             engine=EngineSettings(partitions=PARTITIONS),
         )
-        self.engine = open_pipeline(pipeline, wanted, spark=spark, clock=SystemClock())
+        clock = SystemClock()
+        self.engine = open_pipeline(pipeline, wanted, spark=spark, clock=clock, space=space)
 
     def epoch(self, file: Path) -> float:
         hand_over(file, self._in)

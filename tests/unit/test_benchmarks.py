@@ -75,8 +75,16 @@ KEYS = {
         "table_by_key_small",
         "table_by_key_large",
     },
+    "remote": {
+        "remote_epoch_ratio",
+        "remote_epoch_p99_ratio",
+        "remote_epoch_ms",
+        "puts_per_epoch",
+        "remote_vs_local",
+        "failover_s",
+    },
 }
-NEEDS = dict.fromkeys(("engine", "cold", "connectors", "sql", "joins"), "pyspark")
+NEEDS = dict.fromkeys(("engine", "cold", "connectors", "sql", "joins", "remote"), "pyspark")
 LONG = () if os.environ.get("LAMINA_BENCHMARKS") == "all" else tuple(NEEDS)
 EXACT = {"list_requests_growth": 1.0, "commit_fdatasyncs": 1.0}
 

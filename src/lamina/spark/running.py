@@ -137,10 +137,14 @@ def open_pipeline(
     spark: SparkSession,
     clock: Clock,
     lock: Lock | None = None,
+    space: Workspace | None = None,
     fail_point: FailPoint = lambda _: None,
 ) -> Engine:
-    """A pipeline that is compiled, claimed and recovered: each `step` is an epoch."""
-    space, folder, file = _workspace(wanted, spark, clock), wanted.folder, wanted.file
+    """A pipeline that is compiled, claimed and recovered: each `step` is an epoch.
+
+    *space* is where it lives, if that is not what the settings say.
+    """
+    space, folder, file = space or _workspace(wanted, spark, clock), wanted.folder, wanted.file
     files = LentFiles(space)
     sources = _open_sources(pipeline, wanted, space.notes, files)
     check_classes(spark, jars_of(pipeline, folder, file=file))
