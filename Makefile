@@ -77,8 +77,10 @@ system:
 	  { apt-get update -qq && \
 	  apt-get install -y -qq --no-install-recommends strace e2fsprogs mount iproute2; } >/dev/null \
 	  || echo "strace, e2fsprogs or iproute2 cannot be installed here: some fault tests are skipped"; fi
-	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! command -v mariadbd >/dev/null; then \
-	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends mariadb-server-core; } >/dev/null \
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  ! { command -v mariadbd && command -v my_print_defaults; } >/dev/null; then \
+	  { apt-get update -qq && \
+	    apt-get install -y -qq --no-install-recommends mariadb-server-core mariadb-client-core; } >/dev/null \
 	  || echo "MariaDB cannot be installed here: its tests are skipped"; fi
 
 # The Azure emulator comes from npm; where it cannot be had its tests are skipped and say so.

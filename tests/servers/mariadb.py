@@ -1,4 +1,4 @@
-"""A real MariaDB: Debian's package `mariadb-server-core`, or another mariadbd on the path.
+"""A real MariaDB: Debian's `mariadb-server-core` and `mariadb-client-core`, or another mariadbd.
 
 It does not run as root: there it becomes another user, in a folder which that user can reach.
 """
@@ -41,8 +41,8 @@ _SETTINGS = {
 
 def mariadb_missing() -> str:
     """Why no server can run here, or the empty text."""
-    if _program("mariadbd") is None or _program("mariadb-install-db") is None:
-        return "no MariaDB: apt-get install mariadb-server-core"
+    if not all(map(_program, ("mariadbd", "mariadb-install-db", "my_print_defaults"))):
+        return "no MariaDB: apt-get install mariadb-server-core mariadb-client-core"
     return ""
 
 

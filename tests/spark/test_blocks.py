@@ -247,24 +247,34 @@ SOURCES = {
     "clicks": "user STRING, page STRING, country STRING, ts TIMESTAMP",
     "requests": "user STRING, latency DOUBLE, ts TIMESTAMP",
     "sales": "country STRING, city STRING, amount DECIMAL(9,2), ts TIMESTAMP",
-    "orders": "id BIGINT, customer BIGINT, total DECIMAL(9,2), currency STRING, ts TIMESTAMP",
+    "bid": "auction BIGINT, dateTime TIMESTAMP",
+    "orders": "id BIGINT, customer BIGINT, customer_id BIGINT, total DECIMAL(9,2), currency STRING, ts TIMESTAMP",
     "payments": "order_id BIGINT, amount DECIMAL(9,2), ts TIMESTAMP",
 }
 TABLES = {"customers": "id BIGINT, region STRING", "rates": "currency STRING, rate DECIMAL(9,4)"}
 
 
+CHANGING = """CREATE SOURCE people (id BIGINT, name STRING, country STRING)
+  USING json OPTIONS (path 'p');
+CREATE STREAM customers AS SELECT id, max(name) AS name, max(country) AS country FROM people
+  GROUP BY id EMIT CHANGES;
+"""
+
+
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_of_the_page_compiles(spark: Any, example: str) -> None:
-    sources = "".join(
+    is_temporal = "PROCTIME()" in example
+    sources = CHANGING if is_temporal else ""
+    sources += "".join(
         f"CREATE SOURCE {name} ({columns}) USING json OPTIONS (path '{name}')"
-        " WATERMARK ts DELAY OF INTERVAL 5 SECONDS;\n"
+        f" WATERMARK {columns.split()[-2]} DELAY OF INTERVAL 5 SECONDS;\n"
         for name, columns in SOURCES.items()
         if re.search(rf"\b{name}\b", example)
     )
     sources += "".join(
         f"CREATE TABLE {name} ({columns}) USING json OPTIONS (path '{name}');\n"
         for name, columns in TABLES.items()
-        if re.search(rf"\b{name}\b", example)
+        if re.search(rf"\b{name}\b", example) and not is_temporal
     )
     sources += "".join(
         f"CREATE SINK late_out FROM {name} USING parquet OPTIONS (path 'late');\n"
