@@ -248,7 +248,8 @@ SOURCES = {
     "requests": "user STRING, latency DOUBLE, ts TIMESTAMP",
     "sales": "country STRING, city STRING, amount DECIMAL(9,2), ts TIMESTAMP",
     "bid": "auction BIGINT, dateTime TIMESTAMP",
-    "orders": "id BIGINT, customer BIGINT, customer_id BIGINT, total DECIMAL(9,2), currency STRING, ts TIMESTAMP",
+    "orders": "id BIGINT, customer BIGINT, customer_id BIGINT, total DECIMAL(9,2), currency STRING,"
+    " ts TIMESTAMP",
     "payments": "order_id BIGINT, amount DECIMAL(9,2), ts TIMESTAMP",
 }
 TABLES = {"customers": "id BIGINT, region STRING", "rates": "currency STRING, rate DECIMAL(9,4)"}
