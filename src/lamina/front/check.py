@@ -25,7 +25,6 @@ from lamina.engine.checked_code import check_code
 from lamina.front.costs import EVERY, files_of, pace_of
 from lamina.front.locate import PipelineLike, locate
 from lamina.front.places import PipelinePlace, require_spark
-from lamina.inspect.request_costs import shape
 from lamina.pipeline.blocks import keeps_state
 from lamina.pipeline.checks import check_pipeline, order
 from lamina.pipeline.keys import read_keys
@@ -42,6 +41,7 @@ from lamina.pipeline.model import (
     Values,
 )
 from lamina.pipeline.select import Select, read_select
+from lamina.running.request_costs import shape
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,8 +7,8 @@ from typing import Any
 
 from lamina.engine.plans import EngineSettings
 from lamina.errors import UsageError
-from lamina.front.options import PARTITIONS, REMOTE_INTERVAL_S
-from lamina.inspect.request_costs import Pace, Requests
+from lamina.front.defaults import PARTITIONS, REMOTE_INTERVAL_S
+from lamina.running.request_costs import Pace, Requests
 
 EVERY = EngineSettings().checkpoint_epochs
 DECISION = Requests(puts=1)

@@ -9,6 +9,7 @@ from typing import Any, TextIO, TypedDict
 from lamina.engine.plans import EngineSettings
 from lamina.engine.ports import Limits
 from lamina.errors import UsageError
+from lamina.front.defaults import PARTITIONS, REMOTE_INTERVAL_S
 from lamina.front.places import PipelinePlace
 from lamina.recovery import RecoveryConfig
 from lamina.running.loop import Until
@@ -40,11 +41,6 @@ class RunOptions(TypedDict, total=False):
     drop_state: Collection[str]  # streams that are gone, and whose state may go
     skip_lost: Collection[str]  # sources that may go on behind rows that are gone
     out: TextIO | None  # where console sinks write; default: standard output
-
-
-PARTITIONS = 2
-REMOTE_INTERVAL_S = 10.0
-"""Of a home in an object store: there an epoch costs requests, whatever is in it."""
 
 
 def settings_of(place: PipelinePlace, file: str, options: RunOptions) -> RunSettings:

@@ -18,10 +18,10 @@ from lamina.errors import NotFound
 from lamina.format.holder import Holder
 from lamina.front.costs import EVERY, pace_of
 from lamina.front.places import PipelinePlace
-from lamina.inspect.request_costs import shape
 from lamina.recovery import Proof, Rehearsal, rehearse
 from lamina.running.control import Process, Status, read_status
 from lamina.running.holder import find_holder
+from lamina.running.request_costs import shape
 from lamina.wal.home import Home
 from lamina.wal.scan import all_segments
 from lamina.workspace.base import Notes

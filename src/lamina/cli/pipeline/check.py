@@ -11,7 +11,7 @@ from lamina.cli.support.places import PipelinePlace, pipeline_argument
 from lamina.cli.support.screen import Screen, json_option, waiting
 from lamina.cli.support.shapes import Shape
 from lamina.front.check import add_types, read_plan
-from lamina.inspect.request_costs import sentence
+from lamina.running.request_costs import sentence
 
 NOT_CHECKED = "only Spark can tell:    types, functions, columns of state"
 

@@ -13,7 +13,7 @@ from lamina.cli.support.places import PipelinePlace, pipeline_argument
 from lamina.cli.support.session import Answered
 from lamina.clock import SystemClock
 from lamina.errors import LaminaError
-from lamina.front.options import PARTITIONS
+from lamina.front.defaults import PARTITIONS
 from lamina.front.run import MASTER, run
 from lamina.running.loop import Watcher
 from lamina.state.vnodes import VNODE_COUNT

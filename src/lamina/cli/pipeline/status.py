@@ -21,9 +21,9 @@ from lamina.format.holder import Holder
 from lamina.format.manifest import ConnectorCheckpoint
 from lamina.front.homes import seen
 from lamina.front.status import PipelineStatus, look_up, sink_epochs
-from lamina.inspect.request_costs import sentence
 from lamina.recovery import RecoveredState
 from lamina.running.holder import is_own_status
+from lamina.running.request_costs import sentence
 from lamina.wal.home import Home
 
 

@@ -109,7 +109,7 @@ def as_of() -> str:
 
 @cache
 def _table() -> dict[str, Any]:
-    text = files("lamina.inspect").joinpath("prices.json").read_text(encoding="utf-8")
+    text = files("lamina.running").joinpath("prices.json").read_text(encoding="utf-8")
     table: dict[str, Any] = json.loads(text)
     return table
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lamina.errors import UsageError
-from lamina.inspect.request_costs import (
+from lamina.running.request_costs import (
     CHECKPOINT,
     Pace,
     Requests,
