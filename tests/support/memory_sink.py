@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from threading import Lock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,6 +30,10 @@ class MemoryTable:
         return [row for table in tables for row in table.to_pylist()]
 
 
+ONE_AT_A_TIME = Lock()
+"""As in a database: nobody comes between a look at the position and what follows from it."""
+
+
 class MemorySink:
     """Publishes into a `MemoryTable`."""
 
@@ -43,13 +48,18 @@ class MemorySink:
         return SinkPosition(self.table.pipeline, self.table.generation, self.table.point)
 
     def fence(self, generation: int, pipeline: Owner) -> SinkPosition:
-        check_owner(self.position(), pipeline)
-        check_fence(self.position(), generation)
-        self.table.pipeline = pipeline or self.table.pipeline
-        self.table.generation = generation
-        return self.position()
+        with ONE_AT_A_TIME:
+            check_owner(self.position(), pipeline)
+            check_fence(self.position(), generation)
+            self.table.pipeline = pipeline or self.table.pipeline
+            self.table.generation = generation
+            return self.position()
 
     def publish(self, publication: Publication) -> None:
+        with ONE_AT_A_TIME:
+            self._publish(publication)
+
+    def _publish(self, publication: Publication) -> None:
         pipeline, generation = publication.pipeline, publication.generation
         verdict = judge_publish(
             self.position(), publication.point, pipeline=pipeline, generation=generation
