@@ -43,7 +43,7 @@ class LogFile(Protocol):
 
 @runtime_checkable
 class EagerFile(Protocol):
-    """A file whose sync takes so long that something else may be done meanwhile."""
+    """A file that can sync in the background while its writer does something else."""
 
     def begin_sync(self) -> None:
         """Begin the sync of what was appended; `sync` waits for it, and raises what failed."""

@@ -104,7 +104,7 @@ class Counted:
 
     names: Sequence[str]
     columns: list[pa.Array]  # join keys, and all that tells rows apart
-    group: int  # so many of them are join keys: the first
+    group: int  # how many of the first columns are join keys
     before: Rows
     after: Rows
 

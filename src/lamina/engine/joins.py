@@ -88,7 +88,7 @@ class TemporalJoin:
 
     kind: JoinKind  # INNER or LEFT
     columns: tuple[str, ...]  # of both sides: they come out
-    left: int  # so many of them are of the left side: the first; the others are kept
+    left: int  # how many of the first ones belong to the left side; the rest are kept
 
     @property
     def merges(self) -> tuple[Merge, ...]:

@@ -24,7 +24,7 @@ class StreamPlan:
     block_of: str = ""  # the stream that a person has written, if this is a block of it
     late_of: str = ""  # the stream whose late rows it has: it runs when there are some
     lateness_us: int = 0  # its watermark is this much before that of its sources
-    looks_up: frozenset[str] = frozenset()  # sources of a side that its rows meet as it is now
+    looks_up: frozenset[str] = frozenset()  # sources that a join looks up in their current state
     is_counted: bool = True  # no: its late rows are those that another block counts
 
     @property

@@ -67,7 +67,7 @@ def home_on(disk: Disk) -> Home:
 
 @contextmanager
 def home_target(home: str) -> Iterator[HomeTarget]:
-    """What --home says; of a home in an object store a copy, for as long as it is looked at."""
+    """The home that --home names; if it is in an object store, a temporary local copy of it."""
     address = home_address(home)
     if not address:
         yield HomeTarget(home)
