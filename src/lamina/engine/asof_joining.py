@@ -29,6 +29,7 @@ from lamina.engine.join_rows import (
     filtered,
     kept_of,
     keys_of,
+    of_right,
     on_time,
     rows_in,
     with_kept,
@@ -64,6 +65,8 @@ def update_asof(
     check_placement(partition.within, slots_of_keys(keys))
     rows, keys = without_alone(rows, keys)
     wanted = on_time(rows, highest([work.late_floor, partition.floor]))
+    late = came - int(np.count_nonzero(wanted))
+    late_right = of_right(rows) - of_right(rows.filter(pa.array(wanted)))
     rows, keys = filtered(rows, keys, wanted)
     fired = timers.fired(floor)
     kept = kept_of(partition, keys, fired)
@@ -79,7 +82,8 @@ def update_asof(
         ranges=ranges,
         compacted=compacted + timers.compacted,
         rows_in=came,
-        late=came - int(np.count_nonzero(wanted)),
+        late=late,
+        late_right=late_right,
         keys=sum(each.rows for each in partition.runs) + run.num_rows,
     )
     return JoinUpdate(result, joined.output(plan, due))

@@ -274,7 +274,8 @@ class Engine:
             for name, source in sorted(self.sources.items(), key=self._plan.when_planned)
         }
         drain = self._plan.delays_us if self._settings.drain else ()
-        plan = plan_epoch(self._next_epoch, ranges, self._watermarks, self._applied, drain=drain)
+        marks, timing = (self._watermarks, self._applied), self._plan.timing
+        plan = plan_epoch(self._next_epoch, ranges, *marks, timing=timing, drain=drain)
         if plan is None:
             return None
         check_not_drained(plan, self._watermarks, self._plan.windowed_sources)
@@ -329,9 +330,8 @@ class Engine:
     # decide
 
     def _decide(self, plan: EpochPlan, results: Mapping[str, StreamResult]) -> CommitRecord:
-        delays, ahead_max = self._plan.delays_us, self._settings.max_ahead_us
-        seen = seen_by_source(results)
-        after = plan.watermarks.advanced(seen, delays, ahead_max, plan.holding)
+        seen, ahead_max = seen_by_source(results), self._settings.max_ahead_us
+        after = plan.watermarks.advanced(seen, self._plan.timing, ahead_max, plan.holding)
         return self._commit(plan, results, self._remember(plan), after)
 
     def _commit(

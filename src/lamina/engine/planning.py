@@ -12,6 +12,10 @@ than `max_ahead`, its watermark begins at the earliest: the latest may be a wron
 A source may have parts (`SourceRange.holding`), each with a latest event time of its own. Then the
 slowest part moves the watermark. Parts that the source has not named as holding it, because they
 were silent for long, are passed over: what they bring later may be late.
+
+A source all of whose parts are silent would hold what it is joined with for ever. So it goes along:
+its watermark follows those of the sources that are read with it and do speak, and if all of them
+are silent, the latest of them.
 """
 
 from __future__ import annotations
@@ -40,6 +44,14 @@ DRAINED = (END_US, 1 << 62)
 _APPLIED = "applied_watermark_us"
 _AHEAD = "ahead_us"
 _PARTS = "parts_us"
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What a pipeline says of event time."""
+
+    delays_us: Mapping[str, int]  # of sources with a watermark
+    together: Collection[frozenset[str]] = ()  # those of each stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +99,7 @@ class Watermarks:
     def advanced(
         self,
         seen: Mapping[str, Seen],
-        delays_us: Mapping[str, int],
+        timing: Timing,
         max_ahead_us: int | None,
         holding: Mapping[str, Collection[str]] | None = None,
     ) -> Watermarks:
@@ -96,7 +108,7 @@ class Watermarks:
         *holding* are the parts that hold the watermark, of sources that have parts.
         """
         marks, ahead, parts = dict(self.by_source), dict(self.ahead), dict(self.parts)
-        for source, delay in delays_us.items():
+        for source, delay in timing.delays_us.items():
             rows = seen.get(source)
             if rows is None or not rows.timed:
                 continue
@@ -111,7 +123,8 @@ class Watermarks:
                 marks[source] = max(latest - delay, marks.get(source, latest - delay))
             elif rows.earliest_us is not None:
                 ahead[source] = rows.earliest_us
-        return Watermarks(marks, ahead, parts)
+        silent = {s for s in timing.delays_us if holding is not None and holding.get(s) == ()}
+        return Watermarks(_with_silent(marks, silent, timing.together), ahead, parts)
 
     def gaps(self, after: Watermarks, seen: Mapping[str, Seen]) -> dict[str, int]:
         """How far the watermarks of sources have jumped over gaps, in microseconds."""
@@ -132,6 +145,24 @@ class Watermarks:
     def only(self, sources: Iterable[str]) -> Watermarks:
         """The watermarks alone: what an epoch applies."""
         return Watermarks({s: self.by_source[s] for s in sources if s in self.by_source})
+
+
+def _with_silent(
+    marks: Mapping[str, int], silent: Collection[str], together: Collection[frozenset[str]]
+) -> dict[str, int]:
+    """The watermarks, where silent sources go along with what they are read with."""
+    moved = dict(marks)
+    for source in silent:
+        others = frozenset[str]().union(*(each for each in together if source in each)) - {source}
+        speaking = others.difference(silent)
+        if not speaking:
+            known = [marks[each] for each in others if each in marks]
+            target = max(known, default=None)
+        else:
+            target = min(marks[s] for s in speaking) if speaking <= marks.keys() else None
+        if target is not None and target not in DRAINED:
+            moved[source] = max(target, marks.get(source, target))
+    return moved
 
 
 def _later(known: Mapping[str, int], seen: Mapping[str, int]) -> dict[str, int]:
@@ -243,16 +274,20 @@ def plan_epoch(
     committed: Watermarks,
     applied: Watermarks,
     *,
+    timing: Timing,
     drain: Iterable[str] = (),
 ) -> EpochPlan | None:
     """The next epoch, or None if there is nothing to do.
 
     Something is to do if a source has more, or if the committed watermark has moved on and no epoch
-    has applied it yet: after the last data one more epoch closes windows. To *drain* sources is to
-    say that nothing more comes of them: then one epoch without input closes all windows.
+    has applied it yet: after the last data one more epoch closes windows. So it has if a source has
+    fallen silent. To *drain* sources is to say that nothing more comes of them: then one epoch
+    without input closes all windows.
     """
     plan = EpochPlan(epoch, ranges, committed)
     if plan.has_input or committed.only(ranges) != applied.only(ranges):
+        return plan
+    if committed.advanced({}, timing, None, plan.holding) != committed:
         return plan
     ended = committed.ended(drain)
     return EpochPlan(epoch, ranges, ended) if ended != committed else None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lamina.engine.model import OperatorPlan
+from lamina.engine.planning import Timing
 from lamina.engine.ports import Limits, Output
 from lamina.format.commit import StagedFile
 from lamina.format.pipeline_record import Owner, PipelineRecord
@@ -90,6 +91,12 @@ class EnginePlan:
     def windowed_sources(self) -> frozenset[str]:
         """What streams have windows over."""
         return frozenset(s for each in self.streams if each.has_window for s in each.sources)
+
+    @property
+    def timing(self) -> Timing:
+        """What it says of event time."""
+        timed = frozenset(self.delays_us)
+        return Timing(self.delays_us, frozenset(each.sources & timed for each in self.streams))
 
     def lateness_of(self, stream: StreamPlan) -> StreamPlan:
         """The stream that says what is late: itself, unless it has the late rows of another."""

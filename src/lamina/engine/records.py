@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from lamina.engine.asof import Asof
 from lamina.engine.joins import Join
 from lamina.engine.model import Seen, StreamResult
 from lamina.engine.planning import EpochPlan, Watermarks, stood_at
@@ -106,7 +107,7 @@ def _late_sides(
     results: Mapping[str, StreamResult], pipeline: EnginePlan
 ) -> Iterator[tuple[str, Mapping[str, int]]]:
     for stream in pipeline.streams:
-        if any(isinstance(each.step, Join) for each in stream.operators.values()):
+        if any(isinstance(each.step, Join | Asof) for each in stream.operators.values()):
             tasks = results[stream.name].tasks
             right = sum(task.late_right for task in tasks)
             yield stream.name, {"left": sum(task.late for task in tasks) - right, "right": right}

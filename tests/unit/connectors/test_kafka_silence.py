@@ -5,7 +5,7 @@ from __future__ import annotations
 from lamina.connectors.kafka.planning import Slice
 from lamina.connectors.kafka.silence import Silence
 from lamina.engine.model import Seen
-from lamina.engine.planning import Watermarks, parts_of, stood_at
+from lamina.engine.planning import Timing, Watermarks, parts_of, stood_at
 from lamina.testing.clock import ManualClock
 
 A, B, C = ("t", 0), ("t", 1), ("t", 2)
@@ -25,7 +25,7 @@ def test_a_partition_holds_until_it_was_silent_for_long_and_again_when_it_speaks
 
 def advanced(before: Watermarks, holding: tuple[str, ...], **latest: int) -> Watermarks:
     seen = {"s": Seen(rows=1, latest_us=max(latest.values()), parts=latest)}
-    return before.advanced(seen, {"s": 5}, None, {"s": holding})
+    return before.advanced(seen, Timing({"s": 5}), None, {"s": holding})
 
 
 def test_the_slowest_part_that_holds_moves_the_watermark_and_it_never_falls() -> None:
