@@ -13,6 +13,7 @@ done: whatever instruction the process is killed at.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 
 from lamina.checkpoint.checkpointer import Checkpointer
@@ -222,9 +223,8 @@ class Engine:
             return
         unread = {name: SourceRange(name, at, at) for name, at in self._offsets.items()}
         plan = EpochPlan(self._next_epoch, unread, self._applied)
-        dropped = {
-            name: logged(self._driver, plan.epoch, name, each) for name, each in runs.items()
-        }
+        driver, epoch = self._driver, plan.epoch
+        dropped = {name: logged(driver, epoch, name, each) for name, each in runs.items()}
         self._commit(plan, {}, dropped, self._watermarks)
 
     def finish_checkpoint(self) -> None:
@@ -237,15 +237,15 @@ class Engine:
         self._publisher.check_drained()
 
     def close(self) -> None:
-        """Release everything; a checkpoint that is being made is waited for, and counts."""
-        self._saves.abandon()
-        self._recovered.close()
-        self._space.leave()
-        self._publisher.close()
-        self._tables.close()
-        for source in self.sources.values():
-            if isinstance(source, Held):
-                source.close()
+        """Release everything; a checkpoint that is being made is waited for, and counts.
+
+        That the process has ended is said last. What fails keeps nothing else open.
+        """
+        sources = [each.close for each in self.sources.values() if isinstance(each, Held)]
+        ours = [self._tables.close, self._publisher.close, self._recovered.close]
+        with ExitStack() as last_first:
+            for close in (self._space.leave, *sources, *ours, self._saves.abandon):
+                last_first.callback(close)
 
     def _check_whole(self) -> None:
         if self._broken:

@@ -1,4 +1,4 @@
-"""Who has a remote home, for people: canonical JSON in `notes/holder.json`."""
+"""Who has a remote home, for people: canonical JSON in `notes/holders/<generation>.json`."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@
 <url>/merged/<generation>/<name>.run          a run file that is not in a checkpoint
 <url>/lent/<generation>/<sha256>.parquet      20 digits; a file of the driver's, for tasks of now
 <url>/notes/<note>                            notes, under their names in a home
+<url>/notes/holders/<generation>.json         20 digits; who has, or had, the home
 <url>/preflight-<id>                          for a moment: do executors reach the store?
 <url>/store/                                  checkpoints, unless they are elsewhere
 """
@@ -19,9 +20,10 @@ import sys
 from lamina.format.home_names import CoreSegment, parse_segment
 
 EPOCHS, RUNS, MERGED, LENT, NOTES = "epochs", "runs", "merged", "lent", "notes"
-HOLDER = "holder.json"
+HOLDERS, OLD_HOLDER = "holders", "holder.json"
 NOBODY = (sys.maxsize, sys.maxsize)
 _MADE = re.compile(r"(?:staged/(?:([0-9]{20})-)?([0-9]{20})|(?:merged|lent)/([0-9]{20}))/[^/]+")
+_HOLDER = re.compile(r"([0-9]{20})\.json")
 _PIECE = re.compile(r"epochs/([0-9]{20})\.wal")
 
 
@@ -73,3 +75,14 @@ def made_by(key: str) -> tuple[int, int]:
 
 def note_key(name: str) -> str:
     return f"{NOTES}/{name}"
+
+
+def holder_note(generation: int) -> str:
+    """The note in which the process of a generation says where it runs, and that it has ended."""
+    return f"{HOLDERS}/{generation:020d}.json"
+
+
+def parse_holder_note(name: str) -> int | None:
+    """The generation, of a name in the folder; None if the name is not one."""
+    found = _HOLDER.fullmatch(name)
+    return int(found[1]) if found else None

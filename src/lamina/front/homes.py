@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from lamina.disk import LocalDisk
 from lamina.disk.base import Disk
-from lamina.format.holder import Holder, decode_holder
-from lamina.format.remote_names import HOLDER
+from lamina.format.holder import Holder
 from lamina.front.places import PipelinePlace
 from lamina.store import open_store
 from lamina.workspace.notes import LocalNotes
@@ -36,10 +35,9 @@ def seen(place: PipelinePlace) -> Iterator[SeenHome]:
         yield SeenHome(LocalDisk(place.home), LocalNotes(place.home))
         return
     from lamina.workspace.remote.copying import HomeCopy, copied_home  # noqa: PLC0415  slow
+    from lamina.workspace.remote.holders import newest_holder  # noqa: PLC0415
     from lamina.workspace.remote.notes import RemoteNotes  # noqa: PLC0415
 
     notes = RemoteNotes(open_store(place.remote, writable=False))
     with copied_home(place.remote) as folder:
-        said = notes.read(HOLDER)
-        holder = None if said is None else decode_holder(said, notes.where(HOLDER))
-        yield SeenHome(HomeCopy(Path(folder), place.remote), notes, holder)
+        yield SeenHome(HomeCopy(Path(folder), place.remote), notes, newest_holder(notes))

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lamina.clock import Clock, SystemClock
 from lamina.disk.base import Lock
 from lamina.disk.folders import remove_tree
-from lamina.errors import AlreadyExists, Refused, WalDamaged
-from lamina.format.holder import Holder, decode_holder, encode_holder
+from lamina.errors import AlreadyExists, Refused, StoreError, WalDamaged
+from lamina.format.holder import Holder
 from lamina.format.home_file import ADVICE
 from lamina.format.home_names import (
     IDENTITY,
@@ -32,7 +32,6 @@ from lamina.format.manifest_model import RunEntry
 from lamina.format.piece import PIECE_HEADER_SIZE
 from lamina.format.pipeline_record import PipelineRecord
 from lamina.format.remote_names import (
-    HOLDER,
     LENT,
     MERGED,
     RUNS,
@@ -56,6 +55,7 @@ from lamina.workspace.local import LocalWorkspace, lent_here
 from lamina.workspace.model import Origin, RunRef, Staged
 from lamina.workspace.remote.disk import RemoteDisk
 from lamina.workspace.remote.files import write_whole
+from lamina.workspace.remote.holders import drop_older, newest_holder, say_holder
 from lamina.workspace.remote.lending import Lending
 from lamina.workspace.remote.log import PATIENCE_S, PieceLog
 from lamina.workspace.remote.notes import RemoteNotes
@@ -160,6 +160,7 @@ class RemoteWorkspace(LocalWorkspace):
         check_not_moved(self._remote)  # who moved it may have been quicker than our claim
         self._generation = generation
         self._say_holder(has_ended=False)
+        drop_older(self.notes, generation)
         return driver
 
     def lend(self, owner: str, files: Sequence[Path]) -> tuple[Staged, ...]:
@@ -168,7 +169,10 @@ class RemoteWorkspace(LocalWorkspace):
         return self._lending.lend(owner, files, self._generation)
 
     def leave(self) -> None:
-        self._say_holder(has_ended=True)
+        """If the store is not there, the next machine asks a person."""
+        if self._generation:
+            with suppress(StoreError):
+                self._say_holder(has_ended=True)
 
     # running
 
@@ -251,10 +255,9 @@ class RemoteWorkspace(LocalWorkspace):
 
     def check_holder(self) -> None:
         """Refused if another machine may have it: a courtesy, for it is the claim that decides."""
-        data = self.notes.read(HOLDER)
-        if data is None or self._takes_over:
+        holder = newest_holder(self.notes)
+        if holder is None or self._takes_over:
             return
-        holder = decode_holder(data, self.notes.where(HOLDER))
         if holder.has_ended or (holder.host, holder.scratch) == self._here():
             return
         raise Refused(
@@ -267,7 +270,7 @@ class RemoteWorkspace(LocalWorkspace):
     def _say_holder(self, *, has_ended: bool) -> None:
         host, scratch = self._here()
         holder = Holder(host, scratch, self._clock.now_ms(), has_ended)
-        self.notes.write(HOLDER, encode_holder(holder))
+        say_holder(self.notes, self._generation, holder)
 
     def _here(self) -> tuple[str, str]:
         return socket.gethostname(), str(self._home)
