@@ -421,3 +421,25 @@ def test_a_log_that_is_gone_and_another_server_are_named(tmp_path: Path) -> None
         with pytest.raises(Refused, match="was it reset, or restored from a backup"):
             rig.plan(rig.open())
         rig.drop()
+
+
+def test_two_readers_with_one_server_id_are_told_apart(rig: MySqlRig) -> None:
+    """The server would end the connection of the first one, then that of the second, in turns."""
+    options = {"server_id": "77", "connect_timeout": "1 second"}
+    first = rig.open(**options)
+    rig.epoch(first)
+    rig.change("INSERT INTO TABLE_ VALUES (1, 'a', 1, NULL)")
+    rig.epoch(first)
+    second = rig.open_another(**options)
+    with pytest.raises(StoreUnavailable, match="reads the log with the server_id 77") as refused:
+        rig.plan(second)
+    assert "KILL " in refused.value.advice
+    rig.change("INSERT INTO TABLE_ VALUES (2, 'a', 1, NULL)")
+    assert rig.epoch(first)
+    assert rig.state == rig.there()
+    rig.change("INSERT INTO TABLE_ VALUES (3, 'a', 1, NULL)")
+    assert rig.epoch(rig.open_another(**options | {"server_id": "78"})), "another one may"
+    first.close()
+    rig.change("INSERT INTO TABLE_ VALUES (4, 'a', 1, NULL)")
+    assert rig.epoch(second), "as soon as the first one is gone"
+    assert rig.state == rig.there()

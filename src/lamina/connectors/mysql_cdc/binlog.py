@@ -90,7 +90,7 @@ class Binlog:
             if left[0] < 0:
                 raise pymysql.err.InterfaceError(0, "the connection to the log was lost")
             named = {{"db": "database"}.get(name, name): value for name, value in settings.items()}
-            return pymysql.connect(**named)  # the library has old names for settings
+            return self._server.connect(**named)  # the library has old names for settings
 
         self._reader = BinLogStreamReader(
             connection_settings=self._server.settings(self._server.answer_timeout_s),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lamina.connectors.spark_source import SparkSource
 
 MAX_CHANGES, SERVER_ID = "max_changes", "server_id"
+VERIFYING = ("verify_ca", "verify_identity")
 
 
 def _open(context: SourceContext) -> SparkSource:
@@ -33,8 +34,21 @@ def _check(context: SourceContext) -> None:
     if SERVER_ID in given.declared and given.number(SERVER_ID) >= 1 << 32:
         advice = "A number below 4294967296 that no other replica has"
         raise bad_option(context.source, "has a server_id that is too large", given.file, advice)
+    _check_tls(context)
     check_changes(context)
     check_types(context, "MariaDB")
+
+
+def _check_tls(context: SourceContext) -> None:
+    given = context.given
+    if given.text("ssl_key") and not given.text("ssl_cert"):
+        advice = "Write ssl_cert, too: the certificate that the key is of"
+        raise bad_option(context.source, "has ssl_key without ssl_cert", given.file, advice)
+    mode = given.text("ssl_mode")
+    if given.text("ssl_ca") and mode and mode not in VERIFYING:
+        message = f"has ssl_ca, which ssl_mode '{mode}' does not look at"
+        advice = f"Write ssl_mode '{VERIFYING[-1]}', or leave ssl_mode or ssl_ca out"
+        raise bad_option(context.source, message, given.file, advice)
 
 
 MYSQL_CDC = SourceKind(
@@ -51,6 +65,15 @@ MYSQL_CDC = SourceKind(
         DeclaredOption("table", "Table to read; write its name without quotes", required=True),
         DeclaredOption("user", "User to log in as", required=True),
         DeclaredOption("password", "Its password", OptionType.SECRET),
+        DeclaredOption(
+            "ssl_mode",
+            "As in every client of MySQL; by default `verify_identity` with `ssl_ca`, and "
+            "otherwise `preferred`, which checks nothing",
+            choices=("disabled", "preferred", "required", *VERIFYING),
+        ),
+        DeclaredOption("ssl_ca", "File with the certificates of trusted authorities"),
+        DeclaredOption("ssl_cert", "File with the certificate of the client"),
+        DeclaredOption("ssl_key", "File with its private key"),
         DeclaredOption(
             KEYS.name,
             "Primary key of the table; it must be among the columns",

@@ -25,6 +25,7 @@ from lamina.connectors.mysql_cdc.gtid import (
 from lamina.connectors.mysql_cdc.kind import MAX_CHANGES, SERVER_ID
 from lamina.connectors.mysql_cdc.session import ANEW, MySqlServer, Session
 from lamina.connectors.mysql_cdc.table import Seen, Wanted, look
+from lamina.connectors.mysql_cdc.tls import PREFERRED, VERIFY_IDENTITY, Tls
 from lamina.connectors.mysql_cdc.values import ReadColumn
 from lamina.engine.model import Offset, SourceRange
 from lamina.engine.ports import Limits
@@ -49,7 +50,13 @@ def server_of(given: Given) -> MySqlServer:
         given.text("user"),
         given.text("password"),
         **{f"{name}_s": value for name, value in seconds.items()},
+        tls=_tls_of(given),
     )
+
+
+def _tls_of(given: Given) -> Tls:
+    ca, cert, key = (given.text(name) for name in ("ssl_ca", "ssl_cert", "ssl_key"))
+    return Tls(given.text("ssl_mode") or (VERIFY_IDENTITY if ca else PREFERRED), ca, cert, key)
 
 
 class MySqlChanges(JournalSource):
@@ -67,7 +74,7 @@ class MySqlChanges(JournalSource):
         )
         self._server = server_of(given)
         self._where = f"{self._server.url}, table {self._wanted.quoted}"
-        self._session = Session(self._server, self._where)
+        self._session = Session(self._server, self._where, self._reader_id)
         self._binlog: Binlog | None = None
         self._left_at = ""  # what it was read up to, but for transactions without a change of ours
         self._quiet = 0  # of these
