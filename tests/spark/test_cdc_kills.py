@@ -3,8 +3,9 @@
     LAMINA_KILLS=100 LAMINA_SEED=1 .venv/bin/python -m pytest -s tests/spark/test_cdc_kills.py
 
 Keys change, rows and the whole table go (TRUNCATE), transactions are larger than an epoch, columns
-come and go. A Delta table has a version for each epoch: every one of them is a state that the
-source's table was committed in. In the end all sinks are what the table is.
+come and go. A second table is read without `remember_rows`, so its log says what rows were before.
+A Delta table has a version for each epoch: every one of them is a state that the source's table was
+committed in. In the end all sinks are what the table is.
 """
 
 from __future__ import annotations
@@ -51,9 +52,14 @@ def pipeline(port: int) -> str:
     return f"""
 CREATE SOURCE t (id BIGINT, name STRING, amount DECIMAL(12, 2), big STRING) USING postgres_cdc
   OPTIONS ({login}, table 't', publication 'p', keys 'id', remember_rows 'true');
+CREATE SOURCE u (id BIGINT, name STRING, amount DECIMAL(12, 2), big STRING) USING postgres_cdc
+  OPTIONS ({login}, table 'u', publication 'pu', keys 'id');
 CREATE STREAM everything AS {SELECT} t;
+CREATE STREAM not_remembered AS {SELECT} u;
 CREATE STREAM totals AS {TOTALS.format(table="t")} EMIT CHANGES;
 CREATE SINK versions FROM everything USING delta OPTIONS (path 'versions', keys 'id');
+CREATE SINK versions_of_u FROM not_remembered USING delta
+  OPTIONS (path 'versions_of_u', keys 'id');
 CREATE SINK copy FROM everything USING postgres OPTIONS ({login}, table 'copy', keys 'id');
 CREATE SINK totals_out FROM totals USING postgres
   OPTIONS ({login}, table 'totals', keys 'part');
@@ -68,11 +74,13 @@ def test_every_epoch_is_a_state_of_the_table_whatever_is_killed(
     kinds = [KINDS[number % len(KINDS)] for number in reversed(range(KILLS))]
     (tmp_path / "cdc.sql").write_text(pipeline(server.port))
     writer = Writer(server, "t", "p", SEED)
+    other = Writer(server, "u", "pu", SEED + 1, remembered=False)
     while kinds:
         process = start(processes, tmp_path)
         if process.until("recovered", "error")["event"] == "recovered":
             live(process, kinds, draw, server)
     writer.stop()
+    other.stop()
     process = start(processes, tmp_path, "--available-now")
     ended = process.until("ended", "error")
     assert ended["event"] == "ended", ended
@@ -81,7 +89,12 @@ def test_every_epoch_is_a_state_of_the_table_whatever_is_killed(
     assert set(server.execute("SELECT id, name, amount, size FROM copy")) == there
     totals = "SELECT part, n, total, last FROM totals"
     assert set(server.execute(totals)) == set(server.execute(TOTALS.format(table="t")))
-    versions = states_of_versions(tmp_path / "versions")
+    check_versions(states_of_versions(str(tmp_path / "versions")), writer)
+    check_versions(states_of_versions(str(tmp_path / "versions_of_u")), other)
+
+
+def check_versions(versions: list[int], writer: Writer) -> None:
+    """Each is a state that the table was committed in, and the last one is the table."""
     assert versions[-1] == state_of(writer.there())
     wrong = [number for number, each in enumerate(versions) if each not in writer.states]
     assert not wrong, f"of {len(versions)} versions these are no state of the table: {wrong}"
@@ -126,13 +139,13 @@ def live(process: Process, kinds: list[str], draw: random.Random, server: Postgr
     process.wait()
 
 
-def states_of_versions(path: Path) -> list[int]:
+def states_of_versions(path: str, storage: dict[str, str] | None = None) -> list[int]:
     """Of all versions of a Delta table, the oldest first."""
     from deltalake import DeltaTable  # noqa: PLC0415  an extra
 
     found = []
-    for version in range(DeltaTable(str(path)).version() + 1):
-        rows: Any = DeltaTable(str(path), version=version).to_pyarrow_table()
+    for version in range(DeltaTable(path, storage_options=storage).version() + 1):
+        rows: Any = DeltaTable(path, version, storage).to_pyarrow_table()
         columns = (rows.column(name).to_pylist() for name in ("id", "name", "amount", "size"))
         found.append(state_of(list(zip(*columns, strict=True))))
     return found
