@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lamina.checkpoint.checkpointer import Checkpointer
-from lamina.errors import NotFound, UsageError
+from lamina.errors import AlreadyExists, NotFound, UsageError
 from lamina.format.log import Committed
 from lamina.ids import CheckpointId
 
@@ -22,7 +22,7 @@ def create_savepoint(
     checkpointer: Checkpointer, name: str, id: CheckpointId | None = None
 ) -> Savepoint:
     """Name a checkpoint, by default the newest; the same call twice is not an error."""
-    _check_name(name)
+    check_name(name)
     if id is None:
         newest = checkpointer.history().newest
         if newest is None:
@@ -56,7 +56,18 @@ def find_savepoint(checkpointer: Checkpointer, name: str) -> Savepoint:
     raise NotFound(f"no savepoint is called {name!r}", where=checkpointer.store.url)
 
 
-def _check_name(name: str) -> None:
+def check_is_free(checkpointer: Checkpointer, name: str, id: CheckpointId) -> None:
+    """AlreadyExists if the name belongs to another checkpoint than *id*."""
+    taken = checkpointer.history().pins.get(name, id)
+    if taken != id:
+        raise AlreadyExists(
+            f"the savepoint {name!r} exists and is checkpoint {taken}",
+            advice="Choose another name, or drop that savepoint first",
+        )
+
+
+def check_name(name: str) -> None:
+    """UsageError if no savepoint can have this name."""
     if not name.strip() or len(name) > NAME_CHARACTERS_MAX or not name.isprintable():
         raise UsageError(
             f"a savepoint's name has 1 to {NAME_CHARACTERS_MAX} printable characters: "

@@ -115,7 +115,7 @@ def _open_states(
     reused = set(map(fold, settings.reuse_state))
     for stream in plan.streams:
         for name, operator in stream.operators.items():
-            each = _with_files(found.pop(name, FoundState()), space.run_files)
+            each = with_files(found.pop(name, FoundState()), space.run_files)
             states.open(
                 name,
                 operator,
@@ -173,7 +173,7 @@ def _check_settings(stored: Mapping[str, str], today: Mapping[str, str]) -> None
         )
 
 
-def _with_files(found: FoundState, folder: RunFolder) -> FoundState:
+def with_files(found: FoundState, folder: RunFolder) -> FoundState:
     """Runs that are inline in the manifest as files: tasks open files."""
     placed, stored = [], dict(found.stored)
     for each in found.placed:

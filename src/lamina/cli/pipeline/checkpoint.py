@@ -36,11 +36,9 @@ def checkpoint_command(place: PipelinePlace, timeout: float, screen: Screen) -> 
             where=str(place.home),
             advice="`lamina status` shows the last one",
         )
-    ask(place.home, Ask.CHECKPOINT, run)
-    wait.until(lambda: _answered(place.home, run), f"{place.name} is saving", run.process)
-    said = read_status(place.home)
-    if said is not None and said.refused:
-        raise StoreUnavailable(f"no checkpoint was made: {said.refused}", where=place.store)
+    if not has_saved(place, wait, run):
+        message = "the process ended before it could answer"
+        raise NotFound(message, where=str(place.home), advice="`lamina status` shows how")
     history = Checkpointer(open_at(place.store, {}, writable=False), vnode_count=None).history()
     _answer(screen, place, history)
 
@@ -56,11 +54,21 @@ def _answer(screen: Screen, place: PipelinePlace, history: History) -> None:
         screen.line(f"{newest.id}, epoch {newest.epoch}")
 
 
-def _answered(home: Path, run: Status) -> bool:
+def has_saved(place: PipelinePlace, wait: Wait, run: Status) -> bool:
+    """Ask *run* for a checkpoint, and wait; False if it ended before it could answer.
+
+    StoreUnavailable if it could not make one, or has not answered in time.
+    """
+    ask(place.home, Ask.CHECKPOINT, run)
+    wait.until(lambda: _is_over(place.home, run), f"{place.name} is saving", run.process)
+    if is_asked(place.home, Ask.CHECKPOINT) and not still_runs(place.home, run):
+        return False
+    said = read_status(place.home)
+    if said is not None and said.refused:
+        raise StoreUnavailable(f"no checkpoint was made: {said.refused}", where=place.store)
+    return True
+
+
+def _is_over(home: Path, run: Status) -> bool:
     """The request is gone; or it never will be, because the process is."""
-    if not is_asked(home, Ask.CHECKPOINT):
-        return True
-    if not still_runs(home, run):
-        message = "the process ended before it could answer"
-        raise NotFound(message, where=str(home), advice="`lamina status` shows how")
-    return False
+    return not is_asked(home, Ask.CHECKPOINT) or not still_runs(home, run)
