@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from lamina.format.names import CheckpointPaths
     from lamina.front.check import check
+    from lamina.front.history import history
     from lamina.front.run import run
     from lamina.ids import CheckpointId
     from lamina.inspect.archive import open_archive
@@ -71,6 +72,7 @@ else:
             ),
             "lamina.format.names": "CheckpointPaths",
             "lamina.front.check": "check",
+            "lamina.front.history": "history",
             "lamina.front.run": "run",
             "lamina.ids": "CheckpointId",
             "lamina.inspect.archive": "open_archive",
@@ -122,6 +124,7 @@ __all__ = [
     "delete_checkpoint",
     "diff",
     "drop_savepoint",
+    "history",
     "list_savepoints",
     "open",
     "open_archive",

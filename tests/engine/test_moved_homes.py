@@ -18,15 +18,18 @@ from lamina.engine.engine import Engine
 from lamina.errors import Corrupt, Fenced, Refused, WalDamaged
 from lamina.recovery.destinations import Destination, Folder, Objects
 from lamina.recovery.moving import MoveReport, move_home
+from lamina.running.history import HistoryWriter
 from lamina.store import Data, Store, open_store
 from lamina.testing import ManualClock
 from lamina.testing.faulty import Fault, FaultKind, FaultyStore, Killed
 from lamina.workspace import LocalWorkspace
 from lamina.workspace.base import Workspace
+from lamina.workspace.history import read_history
 from lamina.workspace.remote import RemoteWorkspace
 from lamina.workspace.remote.places import Held
 from tests.engine.pipelines import PROCESSES, Bomb, World, kill, run_out
 from tests.engine.test_kills import EXPECTED
+from tests.support.histories import row
 
 WAYS = ("local remote", "remote local", "remote remote", "local local")
 FEW = 0 if os.environ.get("LAMINA_MOVE_KILLS") == "all" else 5
@@ -107,6 +110,30 @@ def test_what_was_moved_goes_on(way: str, carried: int, tmp_path: Path) -> None:
     world.at = target
     world.finish(partitions=4)
     assert world.outcome() == EXPECTED
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_history_of_epochs_goes_along(way: str, tmp_path: Path) -> None:
+    source, target = way.split()
+    target += "-2"
+    world, clock = Places(tmp_path), ManualClock()
+    begun(world, source)
+
+    def went_on(at: str, epochs: range, generation: int) -> list[int]:
+        notes = world.place(at, clock).notes
+        is_local = at.startswith("local")
+        home = world.root / (at if is_local else f"scratch-{at}")
+        history = HistoryWriter(home, clock, shared=None if is_local else notes)
+        for epoch in epochs:
+            history.add(row(epoch, generation))
+        history.finish()
+        history.close()
+        return [each.epoch for each in read_history([notes]).rows]
+
+    assert went_on(source, range(1, 4), 1) == [3, 2, 1]
+    world.move(source, target)
+    assert went_on(target, range(4, 6), 2) == [5, 4, 3, 2, 1]
+    assert len(world.place(target, clock).notes.names("history")) <= 2
 
 
 def test_there_and_on_and_back(tmp_path: Path) -> None:

@@ -316,7 +316,7 @@ def test_a_store_that_stays_away_ends_the_run_and_the_epoch_is_there_or_not(tmp_
 def test_the_cache_of_a_machine_may_be_damaged(harm: str, tmp_path: Path) -> None:
     world = Machines(tmp_path, carried=700)
     engine = world.open()
-    folder = engine._task_space._cache("vwap").path.parent  # type: ignore[attr-defined]
+    folder = engine._works._space._cache("vwap").path.parent  # type: ignore[attr-defined]
     for _ in range(20):
         if engine.step() is None:
             break

@@ -35,6 +35,9 @@ PIPELINES: Section = {
     "status": Entry(
         "pipeline.status", "status_command", "Show how far a pipeline has come, running or not."
     ),
+    "history": Entry(
+        "pipeline.history", "history_command", "Show the epochs of a pipeline, newest first."
+    ),
     "stop": Entry(
         "pipeline.stop", "stop_command", "Stop a running pipeline after a final checkpoint."
     ),

@@ -23,39 +23,38 @@ from lamina.engine.backoff import Backoff
 from lamina.engine.driver_runs import logged
 from lamina.engine.epoch_times import EpochTimes
 from lamina.engine.landing import landed
-from lamina.engine.look_ahead import LookAhead
+from lamina.engine.look_ahead import LookAhead, Read
 from lamina.engine.model import (
     Offset,
-    OperatorWork,
     SourceRange,
     StreamResult,
-    StreamWork,
     TaskResult,
 )
+from lamina.engine.phases import COMMIT, DECIDE, PLAN, PUBLISH, RUN, Phases
 from lamina.engine.planning import (
     EpochPlan,
     Watermarks,
     ahead_of,
     applied_of,
     check_not_drained,
-    input_of,
     parts_of,
     plan_epoch,
 )
 from lamina.engine.plans import EnginePlan, EngineSettings, EpochReport, FailPoint, StreamPlan
 from lamina.engine.ports import Held, Runner, Sink, Source, Table
 from lamina.engine.publishing import Publisher, open_publisher
-from lamina.engine.records import has_late, offsets_after, report_of, seen_by_source, staged_for
+from lamina.engine.records import has_late, offsets_after, seen_by_source, staged_for
+from lamina.engine.reports import Reporter
 from lamina.engine.saves import Saves
 from lamina.engine.spelling import respelled
 from lamina.engine.states import States
 from lamina.engine.tables import Tables
+from lamina.engine.works import Works
 from lamina.errors import Refused, StoreUnavailable
 from lamina.format.commit import CommitRecord, Point
 from lamina.ids import CheckpointId, fold
 from lamina.recovery.manager import Recovered
 from lamina.recovery.state import RecoveryReport
-from lamina.state.scanning import highest
 from lamina.workspace.base import Workspace
 
 __all__ = ["Engine", "EnginePlan", "EngineSettings", "EpochReport", "FailPoint", "StreamPlan"]
@@ -85,10 +84,17 @@ class Engine:
         self._recovered, self._driver = recovered, recovered.driver
         self._states = states
         self._space, self._clock = space, clock
-        self._task_space = space.for_tasks(settings.partitions * len(plan.streams))
         self._settings, self._fail_point = settings, fail_point
         self.notes: list[str] = []  # what a person who started it should know
-        self._run_id = new_writer_id(clock)[:12]
+        self._works = Works(
+            plan,
+            settings,
+            states,
+            space.for_tasks(settings.partitions * len(plan.streams)),
+            generation=recovered.driver.generation,
+            run_id=new_writer_id(clock)[:12],
+        )
+        self._phases = Phases(clock)  # of the epoch that is being decided
         self._broken = False
         self._reading = Backoff(clock)
         self._ahead = LookAhead(settings.looks_ahead)
@@ -108,6 +114,9 @@ class Engine:
             settings=settings,
             clock=clock,
             fail_point=fail_point,
+        )
+        self._reporter = Reporter(
+            plan, self._publisher, self._saves, states, recovered.driver.generation
         )
 
     def _begin_at(self, recovered: Recovered) -> None:
@@ -173,7 +182,7 @@ class Engine:
             return None
         started = self._clock.monotonic()
         try:
-            plan, results = self._ahead.take() or self._read()
+            plan, results, self._phases = self._ahead.take() or self._read()
         except StoreUnavailable as error:
             if not self._has_read:  # it may never have been right: a person should know
                 raise
@@ -183,18 +192,14 @@ class Engine:
         self._has_read = True
         if plan is None:
             return None
+        self._phases.begin()
         commit = self._decide(plan, results)
         self._publish()
+        self._phases.lap(PUBLISH)
         self._saves.advance()
-        return report_of(
-            plan,
-            commit,
-            results,
-            self._plan,
-            watermark=self._watermarks.of(frozenset(self._plan.delays_us)),
-            after=self._watermarks,
-            seconds=self._clock.monotonic() - started,
-            behind=self._publisher.behind,
+        seconds = self._clock.monotonic() - started
+        return self._reporter.report(
+            plan, commit, results, self._watermarks, phases=self._phases, seconds=seconds
         )
 
     def checkpoint(self) -> CheckpointId | None:
@@ -254,16 +259,19 @@ class Engine:
                 advice="Close the engine and open it again: recovery finds out",
             )
 
-    def _read(self) -> tuple[EpochPlan | None, dict[str, StreamResult]]:
+    def _read(self) -> Read:
         """All of an epoch that can be thrown away and done again: while a source is down, too."""
+        phases = Phases(self._clock)
         plan = self._plan_epoch()
+        phases.lap(PLAN)
         if plan is None:
-            return None, {}
-        results = self._run(plan)
+            return None, {}, phases
+        results = self._run(plan, phases)
         for name, each in plan.ranges.items():
             self.sources[name].confirm(each)
         self._tables.confirm(plan.tables)
-        return plan, results
+        phases.lap(RUN)
+        return plan, results, phases
 
     # plan
 
@@ -284,48 +292,24 @@ class Engine:
 
     # run
 
-    def _run(self, plan: EpochPlan) -> dict[str, StreamResult]:
+    def _run(self, plan: EpochPlan, phases: Phases) -> dict[str, StreamResult]:
         """Every stream; the output of one is the input of the next."""
         results: dict[str, StreamResult] = {}
         for stream in self._plan.streams:
-            work = self._work(stream, plan, results)
+            work = self._works.work(
+                stream,
+                plan,
+                results,
+                applied=self._applied,
+                committed=self._watermarks,
+                saved_epoch=self._saves.base_epoch,
+            )
             self._fail_point(f"before {stream.name}")
             has_rows = not stream.late_of or has_late(results[stream.late_of])
             results[stream.name] = self._runner.run(work) if has_rows else StreamResult(())
             self._fail_point(f"after {stream.name}")
+            phases.lap_stream(stream.name)
         return results
-
-    def _work(
-        self, stream: StreamPlan, plan: EpochPlan, results: Mapping[str, StreamResult]
-    ) -> StreamWork:
-        return StreamWork(
-            stream=stream.name,
-            epoch=plan.epoch,
-            generation=self._driver.generation,
-            run_id=self._run_id,
-            space=self._task_space,
-            partitions=self._settings.partitions,
-            inputs=tuple(input_of(name, plan, results) for name in stream.inputs),
-            operators=tuple(
-                OperatorWork(name, self._states.plan(name), self._states.refs(name))
-                for name in stream.operators
-            ),
-            late_floor=self._late_floor(self._plan.lateness_of(stream), plan),
-            floor=plan.watermarks.floor_of(stream.sources, stream.lateness_us),
-            floor_before=self._applied.floor_of(stream.sources, stream.lateness_us),
-            saved_epoch=self._saves.base_epoch,
-            latest_max_us=self._watermarks.latest_max(
-                stream.inputs, self._plan.delays_by_rows, self._settings.max_ahead_us
-            ),
-            epoch_time_us=plan.time_us,
-            tables=tuple(plan.tables.values()),
-        )
-
-    def _late_floor(self, stream: StreamPlan, plan: EpochPlan) -> int | None:
-        """What is older is late, on every partition alike: also what one of them has closed."""
-        marks = self._applied if self._plan.follows_windows(stream) else plan.watermarks
-        floors = [self._states.operators[name].floor for name in stream.operators]
-        return highest([marks.floor_of(stream.sources, stream.lateness_us), *floors])
 
     # decide
 
@@ -361,7 +345,9 @@ class Engine:
         )
         self._fail_point("before COMMIT")
         self._broken = True  # until memory says what the log says
+        self._phases.lap(DECIDE)
         self._head = self._driver.commit(commit, wait=not self._ahead.is_on)  # THE decision
+        self._phases.lap(COMMIT)
         self._next_epoch = plan.epoch + 1
         self._offsets = {name: each.end for name, each in plan.ranges.items()}
         self._applied, self._watermarks = plan.watermarks, after
@@ -371,13 +357,16 @@ class Engine:
                 self._states.advance(name, results[stream.name].tasks, plan.epoch)
         for name, tasks in memories.items():
             self._states.advance(name, tasks, plan.epoch)
+        self._phases.lap(DECIDE)
         if not (self._publisher.behind or self._saves.holds):
             self._ahead.read(self._read)  # while the COMMIT is on its way to the store
+            self._phases.begin()
         self._driver.settle()
         self._fail_point("after COMMIT")
         self._saves.add(commit)
         for sink in self._plan.sinks:
             self._publisher.add(sink, commit)
+        self._phases.lap(COMMIT)
         self._broken = False
         return commit
 

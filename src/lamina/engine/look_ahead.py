@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lamina.engine.model import StreamResult
+from lamina.engine.phases import Phases
 from lamina.engine.planning import EpochPlan
 from lamina.errors import LaminaError
 
-Read = tuple[EpochPlan | None, dict[str, StreamResult]]
-"""What an epoch reads, and what its streams have made of it."""
+Read = tuple[EpochPlan | None, dict[str, StreamResult], Phases]
+"""What an epoch reads, what its streams have made of it, and how long that took."""
 
 
 class LookAhead:

@@ -55,6 +55,7 @@ class EnginePlan:
     definitions: Mapping[str, str] = field(default_factory=dict)  # name -> digest of what it is
     connectors: Mapping[str, str] = field(default_factory=dict)  # source -> what it is read with
     changing: frozenset[str] = frozenset()  # sources whose rows are changes
+    bad_rows: frozenset[str] = frozenset()  # streams of rows that could not be read
 
     def when_planned(self, source: tuple[str, object]) -> tuple[bool, str]:
         """By this sources are put in order; those that rows are looked up in come last.
@@ -146,6 +147,18 @@ class EpochReport:
     notes: tuple[str, ...] = ()  # what sources have to say
     late_sides: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Late rows of joins, by block: `left` and `right`. They are in *late*, too."""
+    bad: int = 0  # rows that could not be read and were put aside
+    generation: int = 0
+    phases: Mapping[str, float] = field(default_factory=dict)  # seconds (engine/phases.py)
+    streams: Mapping[str, float] = field(default_factory=dict)  # seconds; parts of `run`
+    watermarks: Mapping[str, int] = field(default_factory=dict)  # of sources
+    state_runs: int = 0
+    state_bytes: int = 0
+    wal_bytes: int = 0  # runs and small output; not the COMMIT
+    saved_epoch: int = 0  # that of the last checkpoint; 0 before the first
+    saved_id: str = ""
+    sinks: Mapping[str, int] = field(default_factory=dict)  # the last epoch that each has
+    sink_errors: Mapping[str, str] = field(default_factory=dict)  # why one is behind
 
 
 FailPoint = Callable[[str], None]

@@ -75,6 +75,11 @@ class States:
         epochs = [leaf.first_epoch for leaf in self._leaves() if leaf.name in self._ranges]
         return min(epochs, default=sys.maxsize)
 
+    def size(self) -> tuple[int, int]:
+        """How many runs there are, and their bytes."""
+        sizes = [leaf.size for leaf in self._leaves()]
+        return len(sizes), sum(sizes)
+
     def open(
         self,
         name: str,

@@ -16,6 +16,8 @@
 <home>/journals/<source>/                        rows of the epoch that is being run, for its tasks
 <home>/status.json                               what the process says of itself
 <home>/requests/<what>                           what a person asks of it
+<home>/history/<epoch>-<generation>.jsonl        20 digits each; the newest epochs, for people
+<home>/history/<epoch>-<generation>.jsonl.gz     older ones; the name has the first of them
 """
 
 from __future__ import annotations
@@ -32,11 +34,13 @@ OWN = ".own"
 STAGED, STATE, SINKS = "staged", "state", "sinks"
 SOURCES, JOURNALS = "sources", "journals"
 STATUS, REQUESTS = "status.json", "requests"
+HISTORY, LINES, PACKED = "history", "jsonl", "jsonl.gz"
 _EPOCH = re.compile(r"(?:[0-9]{20}-)?([0-9]{20})")
 _CORE = re.compile(r"core-(0|[1-9][0-9]{0,8})")
 _DRIVER_SEGMENT = re.compile(r"driver/([0-9]{20})-([0-9]{20})\.wal")
 _CORE_SEGMENT = re.compile(r"core-(0|[1-9][0-9]{0,8})/([0-9]{20})-([0-9]{20})-([^/]+)\.wal")
 
+_HISTORY = re.compile(rf"([0-9]{{20}})-([0-9]{{20}})\.({re.escape(LINES)}|{re.escape(PACKED)})")
 _CUT = re.compile(r"(.+\.wal)\.cut-[0-9]+(?:-([0-9]{1,20}))?\+*")
 
 
@@ -67,6 +71,19 @@ class Cut:
 
     segment: str
     sequence: int | None  # a repair does not say
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HistoryFile:
+    """Some epochs from *first* on, written by the process of a generation."""
+
+    first: int
+    generation: int
+    kind: str = LINES  # or PACKED
+
+    @property
+    def path(self) -> str:
+        return f"{HISTORY}/{self.first:020d}-{self.generation:020d}.{self.kind}"
 
 
 def core_folder(core: int) -> str:
@@ -173,3 +190,9 @@ def parse_sink_position(name: str) -> str | None:
 
 def request_path(what: str) -> str:
     return f"{REQUESTS}/{what}"
+
+
+def parse_history_file(name: str) -> HistoryFile | None:
+    """What a file in the folder of the history stands for; None of any other name."""
+    found = _HISTORY.fullmatch(name)
+    return HistoryFile(int(found[1]), int(found[2]), found[3]) if found else None

@@ -23,7 +23,14 @@ from lamina.errors import AlreadyExists, Corrupt, NotFound, Refused
 from lamina.format.canonical import sha256_hex
 from lamina.format.commit import CommitRecord, MovedRecord, StagedFile, WalRange
 from lamina.format.home_file import HomeFile
-from lamina.format.home_names import SINKS, SOURCES, DriverSegment, parse_output_path, parse_segment
+from lamina.format.home_names import (
+    HISTORY,
+    SINKS,
+    SOURCES,
+    DriverSegment,
+    parse_output_path,
+    parse_segment,
+)
 from lamina.format.pipeline_record import Owner
 from lamina.format.wal import HEADER_SIZE
 from lamina.protocol.driver import accepted_head, next_generation
@@ -170,7 +177,7 @@ class _Move:
 
     def _notes(self) -> Iterator[str]:
         """Of sinks and sources; the others are about a process."""
-        for folder in (SINKS, SOURCES):
+        for folder in (SINKS, SOURCES, HISTORY):
             for name in sorted(self._source.notes.names(folder)):
                 if not name.startswith("."):
                     yield f"{folder}/{name}"

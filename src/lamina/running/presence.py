@@ -44,7 +44,11 @@ class Presence:
         self.lock = lock
         self.status = Status(name, me.pid, me.host, "starting", now, now, run=new_writer_id(clock))
         self._clock = clock
-        self._listener = listener
+        self._listeners = [listener]
+
+    def listen(self, listener: Callable[[Status], None]) -> None:
+        """Tell one more of what is said from now on."""
+        self._listeners.append(listener)
 
     def say(self, phase: str, **changes: object) -> None:
         """Write the status; *changes* are fields of it."""
@@ -55,7 +59,8 @@ class Presence:
             **changes,  # type: ignore[arg-type]  # fields of Status
         )
         write_status(self.home, self.status)
-        self._listener(self.status)
+        for listener in self._listeners:
+            listener(self.status)
 
     def is_asked(self, what: Ask) -> bool:
         return take_request(self.home, what, self.status.run)

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from lamina.clock import Clock, SystemClock
 from lamina.connectors.opening import (
+    bad_row_streams,
     changing_sources,
     check_connectors,
     close_sinks,
@@ -33,6 +34,7 @@ from lamina.pipeline.model import Pipeline
 from lamina.running.control import Status
 from lamina.running.loop import Loop, Until, Watcher, stopping
 from lamina.running.presence import Presence, present
+from lamina.running.recorder import recorded
 from lamina.running.settings import RunSettings
 from lamina.spark.compiling import compile_pipeline
 from lamina.spark.failures import spark_errors
@@ -112,20 +114,29 @@ def run_here(
 ) -> Status:
     """Run a pipeline that is checked, in a home whose lock is held."""
     with spark_errors():
+        space = _workspace(wanted, spark, clock)
         engine = open_pipeline(
-            pipeline, wanted, spark=spark, clock=clock, lock=here.lock, fail_point=fail_point
+            pipeline,
+            wanted,
+            spark=spark,
+            clock=clock,
+            lock=here.lock,
+            space=space,
+            fail_point=fail_point,
         )
     try:
-        return Loop(
-            engine,
-            here=here,
-            clock=clock,
-            stop=stop,
-            watcher=watcher,
-            until=wanted.until,
-            interval_s=wanted.interval_s,
-            peek=wanted.peek,
-        ).run()
+        shared = space.notes if wanted.remote else None
+        with recorded(watcher, here, shared, clock) as recording:
+            return Loop(
+                engine,
+                here=here,
+                clock=clock,
+                stop=stop,
+                watcher=recording,
+                until=wanted.until,
+                interval_s=wanted.interval_s,
+                peek=wanted.peek,
+            ).run()
     finally:
         engine.close()
 
@@ -153,7 +164,7 @@ def open_pipeline(
         plan, streams = compile_pipeline(
             own, pipeline, order(pipeline, file=file), name=wanted.name, file=file
         )
-        plan = replace(plan, settings=RESULTS)
+        plan = replace(plan, settings=RESULTS, bad_rows=frozenset(bad_row_streams(pipeline)))
         for source in sources.values():
             if isinstance(source, Probed):
                 source.probe(own)

@@ -9,6 +9,7 @@ from lamina.disk.base import Disk
 from lamina.format.findings import Severity
 from lamina.format.home_names import (
     DRIVER,
+    HISTORY,
     HOME_LOCK,
     IDENTITY,
     JOURNALS,
@@ -35,6 +36,7 @@ _PIPELINES = {
     SINKS,
     SOURCES,
     JOURNALS,
+    HISTORY,
 }  # beside the log: docs/FORMAT.md
 
 

@@ -21,6 +21,7 @@ import pytest
 from lamina.cli.main import cli
 from lamina.cli.support.exits import MEANINGS
 from tests.support.command_line import Pipeline, answer, lamina, make_pipeline
+from tests.support.histories import write as write_history
 from tests.support.homes import HomeAndStore, flip, make_home, tear
 from tests.support.shop import Shop, make_shop
 
@@ -63,7 +64,7 @@ def test_the_examples_print_what_the_page_says(
 ) -> None:
     page = PAGE.read_text()
     make_pipeline(tmp_path / "pipeline")
-    make_homes(tmp_path)
+    write_history(make_homes(tmp_path).home, range(7, 10))
     make_shop(tmp_path / "shop")
     shutil.copy(GOLDEN / "v1" / "full-0.20.json", tmp_path / "laminardb-v1.json")
     shutil.copytree(GOLDEN / "v1" / "release-0.18", tmp_path / "laminardb")
@@ -118,6 +119,7 @@ class Session:
 
 
 OPAQUE = {
+    *("phases_us", "streams_us", "rows", "rows_out", "watermarks", "sinks", "sink_errors"),  # names
     *("manifest", "body", "payload"),  # FORMAT.md has them
     *("extras", "source_offsets", "table_offsets", "source_watermarks"),  # names of other things
 }
@@ -145,6 +147,7 @@ def home_documents(made: HomeAndStore) -> Iterator[tuple[str, Any]]:
         f"verify --store {made.store}",
         f"wal repair {segment} --yes",
         f"recover --store {made.store} --dry-run",
+        "history x.sql",
         f"recover --store {made.store} --dry-run --lose-after 3",
     ):
         yield line, answer(lamina(*line.split(), "--home", made.home, "--json"))
@@ -190,6 +193,7 @@ def test_every_field_of_every_answer_is_in_the_page(tmp_path: Path) -> None:
     pipeline = make_pipeline(tmp_path / "pipeline")
     documented = set(re.findall(r"`(\w+)`", section))
     flip((made := make_homes(tmp_path)).artifact(1), 20)
+    write_history(made.home, range(7, 10))
     found = [
         *documents(pipeline, tmp_path / "target"),
         *home_documents(made),
