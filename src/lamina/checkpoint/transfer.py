@@ -166,7 +166,7 @@ def _copy_files(
 
         run_all(
             manifest.artifacts(),
-            lambda artifact: _copy_file(source, artifact, target, Path(folder)),
+            lambda artifact: copy_file(source, artifact, target, Path(folder)),
             limit=target.max_concurrent,
             each=note,
         )
@@ -182,7 +182,7 @@ def _copy_manifest(source: Checkpointer, id: CheckpointId, target: Checkpointer)
     target.store.put_if_absent(target.paths.manifest(id), raw)
 
 
-def _copy_file(source: Checkpointer, artifact: Artifact, target: Checkpointer, tmp: Path) -> None:
+def copy_file(source: Checkpointer, artifact: Artifact, target: Checkpointer, tmp: Path) -> None:
     """Small files through memory, large ones through a file: checked on the way either way."""
     key = target.paths.absolute(artifact.path)
     if (artifact.size or 0) <= PART_SIZE_BYTES:

@@ -7,7 +7,8 @@
     settle   the new place says that it has arrived; if not, its next start asks the old one
 
 Before the decision the home is at the old place, and after it at the new one. The identity stays,
-and so do all names that COMMITs use. Checkpoints are elsewhere, and stay there.
+and so do all names that COMMITs use. Checkpoints stay where they are, or are copied and proven
+before the decision, too (moving_stores.py).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from lamina.format.pipeline_record import Owner
 from lamina.format.wal import HEADER_SIZE
 from lamina.protocol.driver import accepted_head, next_generation
 from lamina.recovery.destinations import Destination
+from lamina.recovery.moving_stores import StoreMove
 from lamina.wal.driver_log import DriverLog, DriverSegmentContent, read_driver_log
 from lamina.wal.home import Home, read_identity
 from lamina.workspace.arriving import has_arrived
@@ -58,6 +60,11 @@ class MoveReport:
     files: int
     bytes: int
     moved: bool  # False: nothing was changed
+    store: str = (
+        ""  # where the checkpoints are after it; empty: where they were, which is not known
+    )
+    objects: int = 0  # of checkpoints, that were copied
+    store_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,20 +95,26 @@ def move_home(
     clock: Clock,
     report: Report = silent,
     dry_run: bool = False,
+    stores: StoreMove | None = None,
 ) -> MoveReport:
-    """Move; killed anywhere, the same call goes on. With *dry_run* nothing is changed."""
+    """Move; killed anywhere, the same call goes on. With *dry_run* nothing is changed.
+
+    *stores*: its checkpoints go along.
+    """
     arriving = target.identity()
     if arriving is not None and _is_from(arriving, source) and has_arrived(arriving):
         if not dry_run:
             target.settle(arriving)
-        return _finished(arriving, source, target)
+        return _finished(arriving, source, target, stores)
     if not source.exists():
         raise NotFound("there is no home here to move", where=source.where)
     with ExitStack() as stack:
         home = source.claim(clock)
         stack.callback(home.release)
         _check_target(home, source, target, arriving)
-        move = _Move(source, target, home, clock, report)
+        if stores is not None:
+            stores.check(home.name)
+        move = _Move(source, target, home, clock=clock, report=report, stores=stores)
         if dry_run:
             return move.look()
         return move.run(stack)
@@ -111,11 +124,21 @@ class _Move:
     """One move of a home that is locked."""
 
     def __init__(
-        self, source: Workspace, target: Destination, home: Home, clock: Clock, report: Report
+        self,
+        source: Workspace,
+        target: Destination,
+        home: Home,
+        *,
+        clock: Clock,
+        report: Report,
+        stores: StoreMove | None,
     ) -> None:
         self._source, self._target = source, target
         self._home, self._clock, self._report = home, clock, report
         self._done = self._files = self._total = 0
+        self._stores = stores
+        goes = stores is not None and stores.has_target and stores.belongs_to(home.name)
+        self._moving = stores if goes else None
 
     def look(self) -> MoveReport:
         has = self._collect()
@@ -124,6 +147,9 @@ class _Move:
 
     def run(self, stack: ExitStack) -> MoveReport:
         driver = self._claim(stack)
+        if self._moving is not None:
+            self._moving.claim(driver.generation)
+            self._moving.copy()
         has = self._collect()
         for _ in RangeReader(self._home.disk).records(has.ranges):
             pass  # proven where it is: damage has to be mended there
@@ -134,6 +160,8 @@ class _Move:
         self._target.begin(file)
         self._copy(has)
         self._prove(has)
+        if self._moving is not None:
+            self._moving.prove()
         driver.leave(MovedRecord(self._target.where, file.arrival))  # THE decision
         self._target.settle(file)
         self._source.leave()
@@ -265,6 +293,9 @@ class _Move:
             files=files,
             bytes=size,
             moved=moved,
+            store=self._stores.where_for(self._home.name) if self._stores else "",
+            objects=self._moving.objects if self._moving else 0,
+            store_bytes=self._moving.bytes if self._moving else 0,
         )
 
 
@@ -293,7 +324,9 @@ def _check_target(
     )
 
 
-def _finished(file: HomeFile, source: Workspace, target: Destination) -> MoveReport:
+def _finished(
+    file: HomeFile, source: Workspace, target: Destination, stores: StoreMove | None
+) -> MoveReport:
     """The move was decided, and its process was killed before it could say so."""
     return MoveReport(
         home=file.identity.hex(),
@@ -304,6 +337,7 @@ def _finished(file: HomeFile, source: Workspace, target: Destination) -> MoveRep
         files=0,
         bytes=0,
         moved=True,
+        store=stores.where_for(file.identity.hex()) if stores else "",
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import click
 
+from lamina.cli.pipeline.move_stores import StorePlan, plan_stores, store_move
 from lamina.cli.support.homes import HomeTarget
 from lamina.cli.support.places import place_of
 from lamina.cli.support.screen import Screen, json_option
@@ -38,6 +39,18 @@ from lamina.workspace.remote.places import Held
 )
 @click.option("--to-home", metavar="PATH|URL", required=True, help="Where to: an empty place.")
 @click.option(
+    "--store",
+    metavar="URL",
+    envvar="LAMINA_STORE",
+    show_envvar=True,
+    help="Where its checkpoints are; default: the default store of PIPELINE or of the home.",
+)
+@click.option(
+    "--to-store",
+    metavar="URL",
+    help="Where its checkpoints go; default: from the default store to that of the new home.",
+)
+@click.option(
     "--take-over",
     is_flag=True,
     help="The process that has this home in an object store is gone; if not, it stops.",
@@ -49,6 +62,8 @@ def move_command(
     pipeline: str | None,
     home: str | None,
     to_home: str,
+    store: str | None,
+    to_store: str | None,
     take_over: bool,
     dry_run: bool,
     screen: Screen,
@@ -56,35 +71,50 @@ def move_command(
     """Move the home of a pipeline to another folder or object store.
 
     The pipeline must not be running. The copy is read back and verified before the old place says
-    that the home has moved. If interrupted, run the same command again. Checkpoints stay in their
-    store: start with the same --store.
+    that the home has moved. If interrupted, run the same command again. Checkpoints in the default
+    store of the old home go along; others stay, unless --to-store says where to.
     """
     if not (pipeline or home):
         raise UsageError("which home? Give PIPELINE or --home")
     given = home or place_of(pipeline or "").given_home
+    plan = plan_stores(pipeline, given, to_home, store=store, to_store=to_store)
     with (
         _source(given, take_over=take_over) as source,
         _target(to_home, is_read_only=dry_run) as target,
         screen.progress("moving") as report,
     ):
-        told = move_home(source, target, clock=SystemClock(), report=report, dry_run=dry_run)
+        told = move_home(
+            source,
+            target,
+            clock=SystemClock(),
+            report=report,
+            dry_run=dry_run,
+            stores=store_move(plan, is_read_only=dry_run, report=report),
+        )
+    told = replace(told, store=told.store or plan.stays)
     if screen.as_json:
         pipeline_shape = {"id": told.pipeline.id, "name": told.pipeline.name}
         screen.json(asdict(told) | {"pipeline": pipeline_shape, "dry_run": dry_run})
         return
-    _print(screen, told)
+    _print(screen, told, plan)
 
 
-def _print(screen: Screen, told: MoveReport) -> None:
+def _print(screen: Screen, told: MoveReport, plan: StorePlan) -> None:
     whose = f" of {told.pipeline.name}" if told.pipeline.name else ""
     verb = "moved" if told.moved else "would move"
     screen.line(f"{verb} the home{whose} from {told.source}")
     screen.line(f"    to {told.target}")
     if told.files:
         screen.line(f"{counted(told.files, 'file')}, {size(told.bytes)}, up to epoch {told.epoch}")
+    if plan.moves and told.store:
+        what = f": {counted(told.objects, 'object')}, {size(told.store_bytes)}"
+        screen.line(f"{verb} its checkpoints to {told.store}{what if told.objects else ''}")
     if told.moved:
         screen.line("verified: everything was read back and compared")
-        screen.line(f"start it with --home {told.target}, and --store as before")
+        known = f" --store {told.store}" if told.store else ", and --store as before"
+        screen.line(f"start it with --home {told.target}{known}")
+        if plan.is_below_home(told.store):
+            screen.line(f"keep {told.store}: its checkpoints stay there, below the old place")
 
 
 @contextmanager
