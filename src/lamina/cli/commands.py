@@ -84,6 +84,7 @@ LOG: Section = {
     ),
 }
 TOOLS: Section = {
+    "ui": Entry("tools.ui", "ui_command", "Show pipelines as a page in the browser."),
     "doctor": Entry(
         "tools.doctor", "doctor_command", "Check what is installed and whether stores respond."
     ),

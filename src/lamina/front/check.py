@@ -102,7 +102,7 @@ def read_plan(
     check_connectors(pipeline, place.folder, file=file)
     check_code(pipeline, file=file)
     sinks = [_sink(each, delivery_of(each, file=file)) for each in sinks_of(pipeline)]
-    streams = {name: _stream(pipeline, name, file) for name in order(pipeline, file=file)}
+    streams = {name: stream_shape(pipeline, name, file) for name in order(pipeline, file=file)}
     _add_changes(streams.values(), changing)
     streams |= {name: _bad_rows(name, source) for name, source in bad_row_streams(pipeline).items()}
     plan = {
@@ -167,7 +167,7 @@ def _table(table: DeclaredTable, place: PipelinePlace) -> Shape:
     }
 
 
-def _stream(pipeline: Pipeline, name: str, file: str) -> Shape:
+def stream_shape(pipeline: Pipeline, name: str, file: str) -> Shape:
     """What the text says; types are Spark's to say."""
     stream = pipeline.streams[name]
     select = read_select(stream, file)

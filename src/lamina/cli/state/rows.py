@@ -17,9 +17,9 @@ from lamina.cli.support.rows import row_shapes
 from lamina.cli.support.screen import Screen
 from lamina.cli.support.session import Answered
 from lamina.errors import LaminaError
+from lamina.inspect.cells import cells_of, is_bytes, is_number
 
 TABLE_ROWS = 20
-CELL_MAX = 200
 Batches = Iterable[pa.RecordBatch]
 
 
@@ -29,7 +29,7 @@ def first_rows(batches: Batches, limit: int) -> tuple[list[tuple[str, ...]], int
     total = 0
     for batch in batches:
         total += batch.num_rows
-        rows += islice(_texts(batch), limit - len(rows))
+        rows += islice(cells_of(batch), limit - len(rows))
     return rows, total - len(rows)
 
 
@@ -37,7 +37,7 @@ def print_table(
     screen: Screen, schema: pa.Schema, rows: Sequence[tuple[str, ...]], more: int
 ) -> None:
     """Numbers are aligned to the right."""
-    heads = [f"{'>' if _is_number(f.type) else ''}{f.name}" for f in schema]
+    heads = [f"{'>' if is_number(f.type) else ''}{f.name}" for f in schema]
     screen.table(heads, rows)
     if more:
         screen.line(f"... {more} more")
@@ -77,27 +77,9 @@ def print_csv(schema: pa.Schema, batches: Batches) -> None:
         click.echo(out.getvalue(), nl=False)
 
 
-def _texts(batch: pa.RecordBatch) -> Iterator[tuple[str, ...]]:
-    """Cells of a table: long ones are cut, and say so."""
-    kinds = batch.schema.types
-    for row in row_shapes(batch):
-        yield tuple(_text(kind, value) for kind, value in zip(kinds, row, strict=True))
-
-
-def _text(kind: pa.DataType, value: Any) -> str:
-    if value is None:
-        return "null"
-    if _is_bytes(kind):
-        data = bytes.fromhex(value)
-        text = data.decode() if data.isascii() and data.decode().isprintable() else f"0x{value}"
-    else:
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= CELL_MAX else f"{text[:CELL_MAX]}... ({len(text)} characters)"
-
-
 def _writable(column: pa.Array) -> pa.Array:
     """A column as CSV can have it."""
-    if not (_is_bytes(column.type) or types.is_nested(column.type)):
+    if not (is_bytes(column.type) or types.is_nested(column.type)):
         return column
     shapes: Sequence[Any] = [row[0] for row in row_shapes(pa.record_batch({"": column}))]
     texts = [s if s is None or isinstance(s, str) else json.dumps(s) for s in shapes]
@@ -106,12 +88,3 @@ def _writable(column: pa.Array) -> pa.Array:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    tests = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
-    return any(test(kind) for test in tests)
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))

@@ -1,0 +1,1 @@
+"""What the files of pipelines say, read for the page. Damage in one part leaves the others."""

@@ -1,0 +1,1 @@
+"""What pages show, as values: made of what was read, without any I/O."""
