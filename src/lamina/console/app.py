@@ -20,7 +20,7 @@ from lamina.console.answers import status_of
 from lamina.console.context import Console
 from lamina.console.guard import Guard
 from lamina.console.live import Streams
-from lamina.console.pages import actions, checkpoints, logs, overview, pipeline, state
+from lamina.console.pages import actions, checkpoints, difference, logs, overview, pipeline, state
 from lamina.console.render import Pages
 from lamina.errors import LaminaError
 
@@ -47,6 +47,7 @@ def make_app(console: Console, streams: Streams | None = None) -> ASGIApp:
             *pipeline.routes(console, pages),
             *checkpoints.routes(console, pages),
             *state.routes(console, pages),
+            *difference.routes(console, pages),
             *logs.routes(console, pages),
             *actions.routes(console, pages),
             Mount("/static", StaticFiles(directory=STATIC), name="static"),
