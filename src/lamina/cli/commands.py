@@ -69,6 +69,11 @@ CHECKPOINTS: Section = {
     ),
     "delete": Entry("checkpoints.delete", "delete_command", "Delete one checkpoint."),
     "copy": Entry("checkpoints.copy", "copy_command", "Copy a checkpoint and verify the copy."),
+    "verify-spark": Entry(
+        "checkpoints.verify_spark",
+        "verify_spark_command",
+        "Verify a checkpoint of Structured Streaming.",
+    ),
     "import": Entry("checkpoints.import_", "import_command", "Import a LaminarDB checkpoint."),
 }
 STATE: Section = {

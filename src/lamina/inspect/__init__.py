@@ -9,6 +9,8 @@ view      the state of every operator at one point
 where     rows by their keys
 diff      what differs between two views: windows walks them, compare tells rows apart
 export    rows in a Parquet file
+spark_checkpoint  a checkpoint of Structured Streaming: spark_folder reads it, spark_state and
+          spark_restart say what a restart does with it
 verification   a pipeline's home and store, every byte; home_files reads staged files and runs
 """
 

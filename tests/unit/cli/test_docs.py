@@ -24,6 +24,7 @@ from tests.support.command_line import Pipeline, answer, lamina, make_pipeline
 from tests.support.histories import write as write_history
 from tests.support.homes import HomeAndStore, flip, make_home, tear
 from tests.support.shop import Shop, make_shop
+from tests.support.spark_checkpoints import remove, unpack
 
 PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -68,6 +69,8 @@ def test_the_examples_print_what_the_page_says(
     make_shop(tmp_path / "shop")
     shutil.copy(GOLDEN / "v1" / "full-0.20.json", tmp_path / "laminardb-v1.json")
     shutil.copytree(GOLDEN / "v1" / "release-0.18", tmp_path / "laminardb")
+    unpack("hdfs", tmp_path / "spark-checkpoint")
+    remove("state/0/1/10.delta", "commits/3")(unpack("hdfs", tmp_path / "damaged-checkpoint"))
     monkeypatch.chdir(tmp_path)
     session = Session(tmp_path)
     now = BLOCK.sub(lambda block: session.run(block[0]), page)
