@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lamina.errors import Unsupported
+from lamina.format import canonical
 from lamina.format.log import (
     STATE_EVERY,
     Begin,
@@ -27,6 +29,7 @@ from lamina.format.log import (
     encode_entry,
     encode_hint,
 )
+from lamina.format.origin import Origin, decode_origin, encode_origin
 from lamina.format.pipeline_record import Owner, PipelineRecord
 from lamina.ids import CheckpointId
 
@@ -142,3 +145,14 @@ def test_every_pinned_file_is_read_and_every_kind_of_entry_is_pinned() -> None:
     assert {path.name for path in HERE.glob("*.json")} == FILES.keys()
     kinds = {type(entry.body) for entry in ENTRIES.values()}
     assert kinds == {Takeover, Checkpoint, Rewind, Pin, Unpin, Forget}
+
+
+def test_the_origin_of_a_fork_is_these_bytes() -> None:
+    first, last = (CheckpointId.from_parts(1_700_000_000_000, number) for number in (5, 7))
+    origin = Origin("../trades/store", "", last, "fork-0123456789ab", (first, last))
+    data = (HERE / "origin.json").read_bytes()
+    assert encode_origin(origin) == data
+    assert decode_origin(data, "here") == origin
+    newer = canonical.encode_checked({**canonical.decode_checked(data, "here"), "version": 2})
+    with pytest.raises(Unsupported, match="version 2"):
+        decode_origin(newer, "here")

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lamina.checkpoint.checkpointer import Checkpointer
+from lamina.checkpoint.forking import release_origin
 from lamina.checkpoint.parallel import run_all
 from lamina.checkpoint.progress import Progress, Report, silent
 from lamina.errors import Corrupt, Fenced, NotFound, StoreError
@@ -21,7 +22,7 @@ from lamina.format.names import parse_id
 from lamina.ids import CheckpointId
 from lamina.protocol.history import COPY_HOME, GC_HOME, History, judge_forget
 from lamina.protocol.retention import Fate, fate_of, forgotten, held, plan_forget, plan_sweep
-from lamina.store.base import ObjectInfo
+from lamina.store.base import Folder, ObjectInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ def run_gc(checkpointer: Checkpointer, *, retain: int, report: Report = silent) 
         with _alone(checkpointer):
             folders = collector.folders()
             collector.delete(folders, report)
+    release_origin(checkpointer, collector.listed)
     return GcPlan(forget, held(after, retain), folders)
 
 
@@ -136,6 +138,7 @@ class _Collector:
         self._manifests: dict[CheckpointId, frozenset[str]] = {}  # a manifest never changes
         self._named_by: tuple[Committed, ...] | None = None
         self._named: frozenset[str] = frozenset()
+        self.listed = Folder((), ())  # the base, as it was when folders were last judged
 
     def history(self) -> History:
         return forgotten(self._checkpointer.history(), self._forget)
@@ -149,8 +152,8 @@ class _Collector:
             self._names(forget)
 
     def folders(self) -> tuple[FolderPlan, ...]:
-        listed = self._store.list_folder(self._paths.base).folders
-        ids = sorted(id for folder in listed if (id := parse_id(folder)))
+        self.listed = self._store.list_folder(self._paths.base)
+        ids = sorted(id for folder in self.listed.folders if (id := parse_id(folder)))
         plans = (self.folder(id) for id in ids)
         return tuple(plan for plan in plans if plan.fate is not Fate.EXISTS)
 

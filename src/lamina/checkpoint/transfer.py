@@ -42,7 +42,7 @@ def copy_checkpoint(
 
     Killed on the way, the target has no checkpoint; the same call continues.
     """
-    if _same_place(source, target):
+    if is_same_place(source, target):
         raise UsageError("source and target are the same", where=target.store.url)
     manifest = source.load_manifest(id)
     committed = target.history().find(id)
@@ -63,7 +63,7 @@ def copy_checkpoint(
     return CopyReport(committed, len(manifest.artifacts()) + 1, manifest.total_size_bytes, verified)
 
 
-def _same_place(source: Checkpointer, target: Checkpointer) -> bool:
+def is_same_place(source: Checkpointer, target: Checkpointer) -> bool:
     """Two stores in memory have one address and are not the same."""
     url = target.store.url
     same_store = source.store is target.store or (source.store.url == url and url != "memory://")
@@ -76,9 +76,14 @@ def _copy(
     begin = claim(target, manifest.checkpoint_id, source.store.url)
     if begin is None:
         return target.find(manifest.checkpoint_id)
-    _mark_folders(target, begin, manifest)
+    mark_folders(target, begin, manifest)
     _copy_files(source, manifest, target, report)
-    entry = source.find(manifest.checkpoint_id).entry
+    return exist(source, begin, target)
+
+
+def exist(source: Checkpointer, begin: Begin, target: Checkpointer) -> Committed:
+    """The entry of the source in the log of the target: from here on the checkpoint is there."""
+    entry = source.find(begin.id).entry
     history = target.log.checkpoint(
         begin,
         epoch=entry.epoch,
@@ -87,13 +92,14 @@ def _copy(
         total_size=entry.total_size,
         commit_digest=entry.commit_digest,
     )
-    committed = history.find(manifest.checkpoint_id)
+    committed = history.find(begin.id)
     if committed is None:
         raise Fenced("the copy was made, but another process has already forgotten it")
     return committed
 
 
-def _check_target(now: History, target: Checkpointer) -> None:
+def check_target(now: History, target: Checkpointer) -> None:
+    """Only an empty base, or one of copies, takes another one."""
     if now.home == GC_HOME:
         raise Refused(
             "a gc of the target is running, or was interrupted",
@@ -116,7 +122,7 @@ def claim(target: Checkpointer, id: CheckpointId, origin: str) -> Begin | None:
 
     def nobody(now: History) -> str:
         """Judged on the log that the TAKEOVER is written to, not on an earlier look."""
-        _check_target(now, target)
+        check_target(now, target)
         return f"{COPY_HOME}{origin}"
 
     history = target.log.take_over(nobody)
@@ -135,7 +141,7 @@ def claim(target: Checkpointer, id: CheckpointId, origin: str) -> Begin | None:
     return begin
 
 
-def _mark_folders(target: Checkpointer, begin: Begin, manifest: CheckpointManifest) -> None:
+def mark_folders(target: Checkpointer, begin: Begin, manifest: CheckpointManifest) -> None:
     """Runs of ancestors are in folders of their own ids: in flight like the copy itself.
 
     What an earlier copy has left there is dead, and gc would take it for garbage.
@@ -170,10 +176,10 @@ def _copy_files(
             limit=target.max_concurrent,
             each=note,
         )
-    _copy_manifest(source, manifest.checkpoint_id, target)
+    copy_manifest(source, manifest.checkpoint_id, target)
 
 
-def _copy_manifest(source: Checkpointer, id: CheckpointId, target: Checkpointer) -> None:
+def copy_manifest(source: Checkpointer, id: CheckpointId, target: Checkpointer) -> None:
     """The very bytes: the copy has the digest of the original."""
     entry = source.find(id).entry
     key = source.paths.manifest(id)

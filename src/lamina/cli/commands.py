@@ -74,6 +74,11 @@ CHECKPOINTS: Section = {
         "verify_spark_command",
         "Verify a checkpoint of Structured Streaming.",
     ),
+    "fork": Entry(
+        "checkpoints.fork",
+        "fork_command",
+        "Let a second pipeline start from a checkpoint, by reference.",
+    ),
     "import": Entry("checkpoints.import_", "import_command", "Import a LaminarDB checkpoint."),
 }
 STATE: Section = {

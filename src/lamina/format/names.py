@@ -1,6 +1,7 @@
 """Every name in a pipeline's folder, built and parsed here and nowhere else.
 
 <base>/_latest
+<base>/origin.json
 <base>/log/<seq, 20 digits>.json
 <base>/<checkpoint id>/begin.json
 <base>/<checkpoint id>/manifest.json
@@ -39,6 +40,11 @@ RunKind = Literal["snap", "delta"]
 @dataclass(frozen=True, slots=True)
 class LatestName:
     """The hint."""
+
+
+@dataclass(frozen=True, slots=True)
+class OriginName:
+    """Where the files are that this base names and does not have: it is a fork."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +91,9 @@ class OutputName:
     file: str
 
 
-Name = LatestName | LogName | BeginName | ManifestName | SidecarName | RunName | OutputName
+FileName = SidecarName | RunName | OutputName
+"""Of what manifests name."""
+Name = LatestName | OriginName | LogName | BeginName | ManifestName | FileName
 
 _FILE_OF: dict[type[BeginName | ManifestName | SidecarName], str] = {
     BeginName: "begin.json",
@@ -103,6 +111,9 @@ class CheckpointPaths:
 
     def latest_pointer(self) -> str:
         return self.absolute("_latest")
+
+    def origin(self) -> str:
+        return self.absolute("origin.json")
 
     def log_dir(self) -> str:
         return self.absolute("log")
@@ -159,6 +170,8 @@ def relative(name: Name) -> str:
     match name:
         case LatestName():
             return "_latest"
+        case OriginName():
+            return "origin.json"
         case LogName(seq):
             _check_number(seq)
             return f"log/{seq:020d}.json"
@@ -186,6 +199,8 @@ def parse(path: str) -> Name | None:
     match path.split("/"):
         case ["_latest"]:
             return LatestName()
+        case ["origin.json"]:
+            return OriginName()
         case ["log", file] if found := _LOG_NAME.fullmatch(file):
             return LogName(int(found[1]))
         case [folder, *rest] if id := parse_id(folder):
@@ -209,6 +224,16 @@ def _parse_in_checkpoint(id: CheckpointId, rest: list[str]) -> Name | None:
             return None if sink is None or name is None else OutputName(id, sink, int(epoch), name)
         case _:
             return None
+
+
+def base_of_file(key: str) -> str | None:
+    """The base of a file that manifests name, whatever that base is; None for any other key."""
+    parts = key.split("/")
+    for at in range(len(parts) - 1, 0, -1):
+        name = parse("/".join(parts[at - 1 :]))
+        if isinstance(name, FileName):
+            return "/".join(parts[: at - 1])
+    return None
 
 
 @lru_cache(maxsize=1024)  # a manifest names few folders, thousands of times

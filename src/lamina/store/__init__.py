@@ -5,6 +5,7 @@ local, memory      a folder; a dictionary
 remote             S3, GCS and Azure; retry and causes deal with their failures
 client, profile    the client of these, its credentials
 opening, address   from an address to a store that can be trusted; probe asks it
+forked             a store whose bases may name files of another one
 readonly           a store that refuses every write
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from lamina.clock import Clock, SystemClock
 from lamina.errors import UsageError
 from lamina.store.address import REMOTE_SCHEMES, SCHEMES
 from lamina.store.base import Store
+from lamina.store.forked import ForkedStore
 from lamina.store.local import LocalStore
 from lamina.store.memory import MemoryStore
 from lamina.store.probe import probe_store
@@ -44,7 +46,46 @@ def open_store(
             probe_store(store, clock or SystemClock())
     else:
         store = _open_here(scheme, url, options, writable=writable)
-    return store if writable else ReadOnlyStore(store)
+    if scheme == "memory":
+        return store if writable else ReadOnlyStore(store)
+
+    def reopen(address: str, may_write: bool) -> Store:
+        return open_store(
+            _origin_address(store.url, address),
+            writable=may_write,
+            clock=clock,
+            retry=retry,
+            cancel=cancel,
+            probe=False,
+            **options,
+        )
+
+    return ForkedStore(store if writable else ReadOnlyStore(store), reopen)
+
+
+def address_of_origin(own: Store, origin: Store) -> str:
+    """How a fork in the store *own* names the store of its origin.
+
+    A folder is named by the way to it, so that both can be moved together. UsageError if what opens
+    the one would not open the other.
+    """
+    schemes, places = (_scheme(own.url), _scheme(origin.url)), (own.url, origin.url)
+    if schemes == ("file", "file"):
+        return os.path.relpath(_path(origin.url), _path(own.url)).replace(os.sep, "/")
+    if schemes[0] != schemes[1] or len({urlsplit(place).netloc for place in places}) != 1:
+        raise UsageError(
+            "a fork shares the files of its origin, so both are in the same bucket, or both in "
+            "folders of one file system",
+            where=own.url,
+            advice="`lamina copy` takes a checkpoint to any other store",
+        )
+    return origin.url
+
+
+def _origin_address(own: str, address: str) -> str:
+    if "://" in address:
+        return address
+    return os.path.normpath(_path(own) / address)
 
 
 def _scheme(url: str) -> str:

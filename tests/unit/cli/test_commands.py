@@ -297,6 +297,40 @@ def test_a_savepoint_of_another_savepoint(pipeline: Pipeline) -> None:
     assert answer(lamina(*asked))["savepoint"]["checkpoint"]["id"] == str(pipeline.ids[0])
 
 
+# fork
+
+
+def test_fork_shares_the_files_and_names_what_keeps_them(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    new = tmp_path / "trial.sql"
+    asked = ("fork", "orders.sql", new, "--store", pipeline.root, "--at", "before-upgrade")
+    before = tree(tmp_path)
+    planned = answer(lamina(*asked, "--dry-run", "--json"))
+    assert tree(tmp_path) == before
+    made = answer(lamina(*asked, "--json"))
+    assert planned == made | {"dry_run": True, "savepoint": None}
+    assert (made["id"], made["epoch"]) == (str(pipeline.ids[0]), 10)
+    store = tmp_path / ".lamina" / "trial" / "store"
+    assert made["to"] == str(store)
+    said = lamina(*asked).stdout
+    assert f"the savepoint '{made['savepoint']}' keeps them" in said, "the same fork again"
+    assert f"lamina run {new}" in said
+    named = answer(lamina("savepoint", "list", "--store", pipeline.root, "--json"))["savepoints"]
+    assert made["savepoint"] in [each["name"] for each in named]
+    assert answer(lamina("verify", "--store", store, "--json"))["ok"]
+
+
+def test_fork_of_what_is_not_there_makes_nothing(pipeline: Pipeline, tmp_path: Path) -> None:
+    asked = ("fork", "orders.sql", tmp_path / "trial.sql")
+    before = tree(tmp_path)
+    assert lamina(*asked, "--store", pipeline.root, "--at", "no-such").exit_code == 3
+    assert lamina(*asked, "--store", tmp_path / "nowhere").exit_code == 3
+    assert lamina(*asked, "--store", pipeline.root, "--to-store", pipeline.root).exit_code == 2
+    assert lamina(*asked, "--store", pipeline.root, "--to-store", "memory://").exit_code == 2
+    assert tree(tmp_path) == before
+
+
 # copy
 
 

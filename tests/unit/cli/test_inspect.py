@@ -150,6 +150,18 @@ def test_a_store_and_its_home_may_be_named_apart(shop: Shop) -> None:
     assert based.output == "3 keys\n"
 
 
+def test_a_fork_is_compared_with_its_origin(tmp_path: Path) -> None:
+    shop, fork = make_shop(tmp_path / "shop"), tmp_path / "fork"
+    places = ("--store", shop.store, "--to-store", fork, "--at", "monday")
+    assert lamina("fork", "a.sql", "b.sql", *places).exit_code == 0
+    asked = ("diff", shop.folder)
+    assert lamina(*asked, "monday", "latest", "--with", fork).exit_code == 0
+    differ = answer(lamina(*asked, "latest", "latest", "--with", fork, "--json"))
+    assert (differ["a"]["epoch"], differ["b"]["epoch"], differ["equal"]) == (3, 1, False)
+    assert lamina(*asked, "3", "3", "--with", fork).exit_code == 3
+    assert lamina(*asked, "3", "1", "--with-home", shop.home).exit_code == 2
+
+
 def test_looking_needs_no_right_to_write_and_changes_nothing(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     for parent in list(tmp_path.parents)[:3]:

@@ -13,9 +13,11 @@ from lamina.format.names import (
     LogName,
     ManifestName,
     Name,
+    OriginName,
     OutputName,
     RunName,
     SidecarName,
+    base_of_file,
     escape,
     normalise_base,
     parse,
@@ -29,6 +31,7 @@ ID = CheckpointId.parse("01234567-89ab-7abc-8def-0123456789ab")
 
 NAMES: dict[str, Name] = {
     "_latest": LatestName(),
+    "origin.json": OriginName(),
     "log/00000000000000000042.json": LogName(42),
     f"{ID}/begin.json": BeginName(ID),
     f"{ID}/manifest.json": ManifestName(ID),
@@ -45,9 +48,18 @@ def test_a_name_has_this_path_and_is_parsed_back(path: str) -> None:
     assert parse(path) == NAMES[path]
 
 
+@pytest.mark.parametrize("base", ["", "p", "a/b", f"nested/{ID}", f"{ID}/operators"])
+@pytest.mark.parametrize("path", NAMES)
+def test_the_base_of_a_file_is_known_by_its_key_alone(path: str, base: str) -> None:
+    """Of what manifests name, and of nothing else: a log is never that of another base."""
+    is_file = isinstance(NAMES[path], SidecarName | RunName | OutputName)
+    assert base_of_file(CheckpointPaths(base).absolute(path)) == (base if is_file else None)
+
+
 def test_paths_builds_what_parse_reads() -> None:
     paths = CheckpointPaths("s3://my-bucket/checkpoints")
     assert paths.latest_pointer() == "checkpoints/_latest"
+    assert paths.origin() == "checkpoints/origin.json"
     assert paths.log_dir() == "checkpoints/log"
     assert paths.log_entry(1) == "checkpoints/log/00000000000000000001.json"
     assert paths.checkpoint_dir(ID) == f"checkpoints/{ID}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -13,7 +14,9 @@ from lamina.cli.support import shapes
 from lamina.cli.support.exits import Exit
 from lamina.cli.support.rows import row_shapes
 from lamina.cli.support.screen import Screen, json_option
-from lamina.inspect import Counts, OperatorDiff, View, diff
+from lamina.cli.support.target import Target
+from lamina.errors import UsageError
+from lamina.inspect import Archive, Counts, OperatorDiff, View, diff
 from lamina.inspect.diff import ADDED, REMOVED
 from lamina.inspect.export import limited
 
@@ -26,6 +29,12 @@ Compared = list[tuple[OperatorDiff, Counts]]
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @click.argument("operator", metavar="[OPERATOR]", required=False)
+@click.option("--with", "other", metavar="STORE", help="Where B is, if not in STORE: a fork, say.")
+@click.option(
+    "--with-home",
+    metavar="PATH|URL",
+    help="Write-ahead log of that store; needed for epochs between checkpoints.",
+)
 @click.option(
     "--limit",
     metavar="N",
@@ -39,6 +48,8 @@ def diff_command(
     a: str,
     b: str,
     operator: str | None,
+    other: str | None,
+    with_home: str | None,
     limit: int | None,
     screen: Screen,
 ) -> None:
@@ -48,8 +59,8 @@ def diff_command(
     savepoint, epoch or "latest") or, with --home, epochs that the log still reaches ("head" is the
     last). Exits with 0 if they are equal, with 1 if they differ.
     """
-    with opened(target) as archive:
-        views = archive.view(a), archive.view(b)
+    with opened(target) as archive, _opened_too(target, other, with_home) as second:
+        views = archive.view(a), (second or archive).view(b)
         names = [operator] if operator is not None else _operators(*views)
         found: Compared = []
         with screen.progress("comparing") as report:
@@ -64,6 +75,20 @@ def diff_command(
             _print(screen, views, found, TABLE_ROWS if limit is None else limit)
     if not equal:
         click.get_current_context().exit(Exit.FINDINGS)
+
+
+@contextmanager
+def _opened_too(
+    target: StateTarget, other: str | None, home: str | None
+) -> Iterator[Archive | None]:
+    """The store that B is in, opened with the same options; None if it is that of A."""
+    if other is None:
+        if home is not None:
+            raise UsageError("--with-home is the log of the store that --with names")
+        yield None
+        return
+    with opened(StateTarget(Target(other, "", target.store.options), home)) as archive:
+        yield archive
 
 
 def _operators(left: View, right: View) -> list[str]:
