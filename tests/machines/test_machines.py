@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.machines.network import Machine, Network, machines_missing, running_network, wait_until
+from tests.machines.network import (
+    ROOT,
+    Machine,
+    Network,
+    machines_missing,
+    running_network,
+    wait_until,
+)
 
 PORT = 7000
 ECHO = f"""
@@ -188,7 +195,8 @@ with running_network() as network:
     time.sleep(1000)
 """
     del network  # where it cannot be had this one cannot either
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as tests:
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as tests:
         assert tests.stdout is not None
         pids = tests.stdout.readline().split()
         assert len(pids) == 2
