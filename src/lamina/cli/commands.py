@@ -38,6 +38,7 @@ PIPELINES: Section = {
     "history": Entry(
         "pipeline.history", "history_command", "Show the epochs of a pipeline, newest first."
     ),
+    "top": Entry("pipeline.top", "top_command", "Watch a pipeline run, from another terminal."),
     "stop": Entry(
         "pipeline.stop", "stop_command", "Stop a running pipeline after a final checkpoint."
     ),

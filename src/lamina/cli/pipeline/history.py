@@ -14,7 +14,7 @@ from lamina.front.history import history_at, history_places
 from lamina.workspace.history import LIMIT, HistoryPage
 
 _PHASES = ("plan", "run", "decide", "commit", "publish")
-_COLUMNS = (
+COLUMNS = (
     ">EPOCH",
     "ENDED",
     ">ROWS",
@@ -57,7 +57,7 @@ def history_command(place: PipelinePlace, limit: int, before: int | None, screen
     if not page.rows:
         screen.line("no epochs" + ("" if before is None else f" before epoch {before}"))
     else:
-        screen.table(_COLUMNS, [_cells(row) for row in page.rows])
+        screen.table(COLUMNS, [cells(row) for row in page.rows])
     for each in page.skipped:
         screen.line(f"not read: {each}")
     if page.older is not None:
@@ -72,7 +72,7 @@ def _shape(page: HistoryPage) -> Shape:
     }
 
 
-def _cells(row: EpochRow) -> tuple[str, ...]:
+def cells(row: EpochRow) -> tuple[str, ...]:
     return (
         str(row.epoch),
         utc(row.time_ms),

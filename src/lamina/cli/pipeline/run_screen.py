@@ -240,6 +240,14 @@ def epoch_line(report: EpochReport, status: Status | None, now_ms: int) -> str:
 
 def live_table(status: Status, report: EpochReport | None, now_ms: int) -> Table:
     """A fact per line: it fits the smallest terminal."""
+    table = Table.grid(padding=(0, 2))
+    for name, text in live_facts(status, report, now_ms).items():
+        table.add_row(Text(name, style="bold"), Text(printable(text)))
+    return table
+
+
+def live_facts(status: Status, report: EpochReport | None, now_ms: int) -> dict[str, str]:
+    """What a process says of itself, by name."""
     took = f" in {report.seconds:.2f} s" if report else ""
     facts = {
         "state": f"{status.phase} {status.why}".strip(),
@@ -252,10 +260,7 @@ def live_table(status: Status, report: EpochReport | None, now_ms: int) -> Table
     }
     if status.listings:
         facts["listings"] = listed(status)
-    table = Table.grid(padding=(0, 2))
-    for name, text in facts.items():
-        table.add_row(Text(name, style="bold"), Text(printable(text)))
-    return table
+    return facts
 
 
 def _sink(status: Status, name: str) -> str:
