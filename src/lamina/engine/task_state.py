@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from lamina.engine.model import CompactedRuns, OperatorPlan, OperatorWork, TaskWork
 from lamina.engine.steps import Timers
-from lamina.errors import Refused
+from lamina.errors import LaminaError, Refused
 from lamina.format.commit import WalRange
 from lamina.state.layers import PlacedRun, stack
 from lamina.state.operator import compact_runs
@@ -56,7 +56,12 @@ def open_partition(
     compacted: list[CompactedRuns] = []
     while (chosen := partition.plan_compaction()) is not None:
         before = {run.name for run in partition.runs}
-        partition = compact_runs(partition, chosen, folder)  # it may take in more than was chosen
+        try:
+            partition = compact_runs(partition, chosen, folder)  # it may take more than was chosen
+        except LaminaError as error:
+            if not (work.space.may_lack_room and isinstance(error.__cause__, OSError)):
+                raise
+            break  # of more runs a look-up takes longer, and finds the same
         (made,) = (run for run in partition.runs if run.name not in before)
         sent = work.space.send_run(operator.name, made)
         compacted.append(CompactedRuns(operator.name, made.inputs, made.name, sent.key, sent.data))

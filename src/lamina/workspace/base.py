@@ -54,6 +54,11 @@ class TaskSpace(Protocol):
         """Where compacted runs go: files that can be made again."""
         ...
 
+    @property
+    def may_lack_room(self) -> bool:
+        """Whether `run_files` may be full or not writable, and the task goes on without it."""
+        ...
+
     def receive(self, operator: str, runs: Sequence[Sequence[RunRef]]) -> None:
         """Before its runs are opened: the lists of an operator, of all partitions."""
         ...

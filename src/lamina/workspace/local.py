@@ -95,6 +95,10 @@ class LocalTaskSpace:
     def run_files(self) -> RunFolder:
         return RunFolder(Path(self.state_folder))
 
+    @property
+    def may_lack_room(self) -> bool:
+        return False  # it is the disk of the home
+
     def receive(self, operator: str, runs: Sequence[Sequence[RunRef]]) -> None:
         """They are where the driver sees them."""
 

@@ -7,7 +7,6 @@ not what it should be, is fetched again; what cannot be kept is used from memory
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -15,14 +14,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from lamina.format.canonical import sha256_hex
+from lamina.workspace.remote.cache_folders import drop_unused
 
 STALE_MAX = 64
-"""Files that no list names, before somebody looks which ones they are."""
+"""Files that no list names, before they go."""
 
-
-def cache_folder(home: bytes, process: str) -> Path:
-    """Below the machine's folder for temporary files (TMPDIR)."""
-    return Path(tempfile.gettempdir()) / f"lamina-{os.getuid()}" / home.hex() / process
+STALE_BYTES_MAX = 64 * 1024 * 1024
+"""Likewise, of one operator: what they may have together."""
 
 
 class Cache:
@@ -63,6 +61,12 @@ class Cache:
     def put(self, name: str, data: bytes) -> bool:
         """Keep some bytes; False if there is no room, or no folder."""
         path = self.file(name)
+        if self._put(path, data):
+            return True
+        drop_unused(self._folder.parent, 0)  # if it is full: of what nobody uses
+        return self._put(path, data)
+
+    def _put(self, path: Path, data: bytes) -> bool:
         aside = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,8 +93,12 @@ class Cache:
         kept = {self.file(name).name for name in names}
         try:
             found = [each for each in self._folder.iterdir() if each.name not in kept]
-            if len(found) > STALE_MAX:
+            if len(found) > STALE_MAX or _sum(found) > STALE_BYTES_MAX:
                 for file in found:
                     file.unlink(missing_ok=True)
         except OSError:
             return  # there is no folder, or it is not ours
+
+
+def _sum(files: Iterable[Path]) -> int:
+    return sum(file.stat().st_size for file in files)

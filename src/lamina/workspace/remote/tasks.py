@@ -47,7 +47,8 @@ from lamina.workspace.model import (
     Staged,
 )
 from lamina.workspace.open_files import OpenRunFiles, Stamp, stamp_of
-from lamina.workspace.remote.cache import Cache, cache_folder
+from lamina.workspace.remote.cache import Cache
+from lamina.workspace.remote.cache_folders import cache_folder
 from lamina.workspace.remote.files import write_whole
 from lamina.workspace.remote.places import StorePlace
 from lamina.workspace.staging import repeated_columns
@@ -141,8 +142,11 @@ class RemoteTaskSpace:
         if self.is_here:
             return RunFolder(Path(self.state_folder))
         folder = cache_folder(self.home_id, self.process) / "made"
-        folder.mkdir(parents=True, exist_ok=True)
         return _NamedFolder(folder, Path(self.state_folder))
+
+    @property
+    def may_lack_room(self) -> bool:
+        return not self.is_here
 
     def send_run(self, operator: str, run: Run) -> SentRun:
         if self.is_here:
