@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lamina.connectors.function import FunctionSink
 from lamina.connectors.object_log import ObjectLog
-from lamina.connectors.object_parquet import ObjectParquetSink
+from lamina.connectors.object_parquet import ObjectParquetSink, shown_files
 from lamina.engine.ports import Sink
 from lamina.errors import StoreFull, StoreUnavailable
 from lamina.format.object_log import parse_data_key
@@ -87,7 +87,8 @@ class ObjectParquetWorld:
     def shown(self) -> Shown:
         log = ObjectLog(self.store)
         shown: Shown = {}
-        for file in log.files(log.last()[0]):
+        number, last = log.last()
+        for file in shown_files(log.files(number), last.taken_back):
             parsed = parse_data_key(file.path)
             assert parsed is not None
             data = self.store.get(file.path)

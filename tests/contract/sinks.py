@@ -9,15 +9,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from io import BufferedIOBase, BytesIO, StringIO
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lamina.connectors.console import ConsoleSink
 from lamina.connectors.parquet import ParquetSink
+from lamina.engine.ports import Beyond, Publication, Sink
 from lamina.engine.ports import Output as StreamOutput
-from lamina.engine.ports import Publication, Sink
 from lamina.format.commit import Point
 from lamina.format.pipeline_record import NOBODY, Owner
 from lamina.protocol.sinks import SinkPosition
@@ -64,9 +64,14 @@ ROWS = {1: [[1, 2], [3]], 2: [], 3: [[4]], 4: [[5, 6], [7]]}
 SHOWN = {1: [1, 2, 3], 3: [4], 4: [5, 6, 7]}
 
 
+LATER = {6: [8], 9: [9], 12: [10, 11]}
+"""Rows of epochs that come after a rewind."""
+
+
 def by_epoch(values: Iterable[int]) -> Shown:
     """Rows of a table that does not say which epoch brought them."""
-    epochs = {value: epoch for epoch, rows in SHOWN.items() for value in rows}
+    every = (SHOWN | LATER).items()
+    epochs = {value: epoch for epoch, rows in every for value in rows}
     found: Shown = {}
     for value in sorted(values):
         found.setdefault(epochs[value], []).append(value)
@@ -89,7 +94,7 @@ class ParquetWorld:
         """What a reader of `*/*.parquet` gets; files in between are not looked at."""
         found: Shown = {}
         for path, data in self.platter.tree(ROOT).items():
-            visible = re.fullmatch(r"epoch-([0-9]{20})/[^._][^/]*\.parquet", path)
+            visible = re.fullmatch(r"epoch-([0-9]{20})(?:-[0-9]+)?/[^._][^/]*\.parquet", path)
             if visible:
                 found.setdefault(int(visible[1]), []).extend(rows_in(BytesIO(data)))
         return found
@@ -103,13 +108,13 @@ class LocalParquetWorld:
     exactly_once: bool = True
 
     def open(self, hook: Hook = nothing) -> Sink:
-        return Told(ParquetSink("out", self.folder), hook)
+        return ToldTruncating(ParquetSink("out", self.folder), hook)
 
     def shown(self) -> Shown:
         found: Shown = {}
         for path in sorted(self.folder.glob("epoch-*/*.parquet")):
             with path.open("rb") as opened:
-                epoch = int(path.parent.name.removeprefix("epoch-"))
+                epoch = int(path.parent.name.split("-")[1])
                 found.setdefault(epoch, []).extend(rows_in(opened))
         return found
 
@@ -120,7 +125,7 @@ class MemoryWorld:
     exactly_once: bool = True
 
     def open(self, hook: Hook = nothing) -> Sink:
-        return Told(MemorySink("out", self.table), hook)
+        return ToldTruncating(MemorySink("out", self.table), hook)
 
     def shown(self) -> Shown:
         rows = {
@@ -190,6 +195,21 @@ class Told:
 
     def close(self) -> None:
         self._sink.close()
+
+
+class ToldTruncating(Told):
+    """The same of one that can take rows back."""
+
+    _sink: Any
+
+    def beyond(self, to: Point) -> Beyond:
+        found: Beyond = self._sink.beyond(to)
+        return found
+
+    def truncate(self, publication: Publication, to: Point) -> None:
+        self._hook("truncate")
+        self._sink.truncate(publication, to)
+        self._hook("truncated")
 
 
 class ToldScreen(StringIO):

@@ -22,6 +22,7 @@ from lamina.format.object_log import (
     parse_data_key,
 )
 from lamina.format.pipeline_record import Owner
+from lamina.format.taken_back import TakenBack
 
 HERE = Path(__file__).parent / "sink"
 POINT = Point(12, "e5a5df08ba0ec41f60385b514435deac2bdb6f5887ea32f9432e957775a5b607")
@@ -31,6 +32,7 @@ FILE = ObjectFile(data_key(12, 3, SHA256, 0), 1234, SHA256, 20)
 ENTRIES = {
     "objects-fence.json": ObjectEntry(OWNER, 3, None),
     "objects-publication.json": ObjectEntry(OWNER, 3, POINT, (FILE,)),
+    "objects-taken-back.json": ObjectEntry(OWNER, 3, POINT, (), (TakenBack(12, 10),)),
 }
 FOLD = "objects-fold.json"
 
@@ -69,8 +71,8 @@ def test_a_flipped_bit_anywhere_is_noticed(name: str, decode: Callable[..., Any]
 def test_a_log_of_a_newer_version_is_refused() -> None:
     value = canonical.decode((HERE / "objects-publication.json").read_bytes(), "here")
     assert isinstance(value, dict)
-    with pytest.raises(Unsupported, match="version 2"):
-        decode_entry(canonical.encode({**value, "version": 2}), "here")
+    with pytest.raises(Unsupported, match="version 3"):
+        decode_entry(canonical.encode({**value, "version": 3}), "here")
 
 
 def test_names_of_files_say_epoch_and_generation_and_other_names_say_nothing() -> None:

@@ -24,6 +24,7 @@ from lamina.format.sink_log import (
 )
 from lamina.format.sink_position import decode_position, encode_position
 from lamina.format.source_note import decode_made, encode_made
+from lamina.format.taken_back import TakenBack
 from tests.contract.sinks import PIPELINE, LocalParquetWorld, Output
 
 HERE = Path(__file__).parent / "sink"
@@ -36,6 +37,12 @@ ENTRIES = {
         Owner("00112233445566778899aabbccddee00", "trades"), 1, None
     ),
     "without-rows.json": SinkEntry(Owner(name="trades"), 3, POINT),
+    "taken-back.json": SinkEntry(
+        Owner("00112233445566778899aabbccddee00", "trades"),
+        3,
+        POINT,
+        taken_back=(TakenBack(9, 5), TakenBack(12, 10)),
+    ),
 }
 
 
@@ -89,8 +96,8 @@ def test_a_flipped_bit_anywhere_is_noticed() -> None:
 def test_a_log_of_a_newer_version_is_refused() -> None:
     value = canonical.decode((HERE / "publication.json").read_bytes(), "here")
     assert isinstance(value, dict)
-    with pytest.raises(Unsupported, match="version 3"):
-        decode_entry(canonical.encode({**value, "version": 3}), "here")
+    with pytest.raises(Unsupported, match="version 4"):
+        decode_entry(canonical.encode({**value, "version": 4}), "here")
 
 
 # the layout before

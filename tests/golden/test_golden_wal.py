@@ -135,6 +135,14 @@ SINKS_AHEAD: list[Item] = [
     (Kind.TAKEOVER, encode_takeover(TAKEOVER), 0, 0),
     (Kind.ADOPT, encode_adopt(GIVEN_UP), 6, 0),
 ]
+REWOUND = CommitRecord(
+    epoch=9,
+    generation=3,
+    parent=OLD.point,
+    follows=COMMIT.point,
+    sinks=("orders", "out"),
+    takes_back={"out": OLD.point},
+)
 FOR_SINKS: list[Item] = [
     (Kind.TAKEOVER, encode_takeover(TAKEOVER), 0, 0),
     (Kind.ADOPT, encode_adopt(ADOPT), 6, 0),
@@ -168,6 +176,7 @@ SEGMENTS = {
     "adopt-in-parts.wal": (DRIVER, IN_PARTS),
     "sinks-ahead.wal": (DRIVER, SINKS_AHEAD),
     "commit-for-sinks.wal": (DRIVER, FOR_SINKS),
+    "commit-of-rewind.wal": (DRIVER, [(Kind.COMMIT, encode_commit(REWOUND), 9, 0)]),
     "moved.wal": (DRIVER, AWAY),
     "takeover-pipeline.wal": (DRIVER, [(Kind.TAKEOVER, encode_takeover(OF_PIPELINE), 0, 0)]),
 }
@@ -244,6 +253,13 @@ def test_a_commit_says_whom_it_is_for() -> None:
     records = SegmentReader(LocalDisk(HERE), "commit-for-sinks.wal").records()
     [data] = [bytes(r.payload) for r in records if r.payload and r.kind is Kind.COMMIT]
     assert decode_commit(data, "").sinks == ("out", "\u00fcber")
+
+
+def test_a_commit_of_a_rewind_says_where_sinks_are_to_be_again() -> None:
+    records = SegmentReader(LocalDisk(HERE), "commit-of-rewind.wal").records()
+    [data] = [bytes(r.payload) for r in records if r.payload and r.kind is Kind.COMMIT]
+    assert decode_commit(data, "") == REWOUND
+    assert b"takes_back" not in encode_commit(replace(REWOUND, takes_back={}))
 
 
 def test_the_pinned_home_is_read() -> None:

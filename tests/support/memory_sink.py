@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lamina.connectors.staged import open_proven
-from lamina.engine.ports import Change, Publication
+from lamina.engine.ports import Beyond, Change, Publication
 from lamina.format.commit import Point
 from lamina.format.pipeline_record import NOBODY, Owner
 from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner, judge_publish
@@ -23,6 +23,7 @@ class MemoryTable:
     generation: int = 0
     point: Point | None = None
     epochs: dict[int, list[pa.Table]] = field(default_factory=dict)
+    history: dict[int, dict[int, list[pa.Table]]] = field(default_factory=dict)  # by epoch
 
     def rows(self) -> list[dict[str, object]]:
         """Every row, in the order of the epochs."""
@@ -71,8 +72,32 @@ class MemorySink:
             with open_proven(publication, file) as opened:
                 tables.append(pq.read_table(opened))
         self.table.pipeline, self.table.generation = pipeline, generation
-        self.table.epochs[publication.point.epoch] = tables
+        self.table.epochs = {**self.table.epochs, publication.point.epoch: tables}
+        self._note(publication)
+
+    def _note(self, publication: Publication) -> None:
         self.table.point = publication.point
+        self.table.history[publication.point.epoch] = self.table.epochs
+
+    def beyond(self, to: Point) -> Beyond:
+        now, then = self.table.epochs, self._at(to)
+        gone = [tables for epoch, tables in now.items() if tables and epoch not in then]
+        rows = sum(table.num_rows for tables in gone for table in tables)
+        missing = [epoch for epoch, tables in then.items() if tables and epoch not in now]
+        return Beyond(len(gone), rows, 0, len(missing))
+
+    def truncate(self, publication: Publication, to: Point) -> None:
+        with ONE_AT_A_TIME:
+            if publication.judge(self.position()) is Publish.NOW:
+                self.table.pipeline = publication.pipeline
+                self.table.generation = publication.generation
+                self.table.epochs = self._at(to)
+                self._note(publication)
+
+    def _at(self, to: Point) -> dict[int, list[pa.Table]]:
+        """As it was with the last epoch up to *to*."""
+        known = [epoch for epoch in self.table.history if epoch <= to.epoch]
+        return self.table.history[max(known)] if known else {}
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -11,19 +11,23 @@ newer fence. All names are in lamina.format.object_log.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from io import BytesIO
 
 from lamina.clock import Clock, SystemClock
 from lamina.connectors.object_log import ObjectLog
 from lamina.connectors.staged import RESTORE, prove
-from lamina.engine.ports import Change, Publication
-from lamina.errors import NotFound
+from lamina.engine.ports import Beyond, Change, Publication
+from lamina.errors import Corrupt, NotFound
 from lamina.format import object_log as names
+from lamina.format.commit import Point
 from lamina.format.object_log import ObjectEntry, ObjectFile
 from lamina.format.pipeline_record import Owner
+from lamina.format.taken_back import TakenBack
 from lamina.os_errors import typed_errors
+from lamina.protocol.rewinds import is_shown
 from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner
 from lamina.store.base import Data, Store
 from lamina.store.probe import probe_store
@@ -56,7 +60,9 @@ class ObjectParquetSink:
             number, last = self._log.last()
             check_owner(_position(last), pipeline)  # it may have become another's meanwhile
             check_fence(_position(last), generation)
-            fence = ObjectEntry(pipeline or last.pipeline, generation, last.point)
+            fence = replace(
+                last, pipeline=pipeline or last.pipeline, generation=generation, files=()
+            )
             is_mine = (last.pipeline, last.generation) == (fence.pipeline, generation)
             if (number and is_mine) or self._log.append(number + 1, fence):
                 break
@@ -69,17 +75,53 @@ class ObjectParquetSink:
             return
         self._log.fold(number)
         files = tuple(self._put(publication, file, at) for at, file in enumerate(publication.files))
-        point, generation = publication.point, publication.generation
-        entry = ObjectEntry(publication.pipeline, generation, point, files)
-        while not self._log.append(number + 1, entry):
-            number, last = self._log.last()
-            if publication.judge(_position(last)) is Publish.DONE:
-                return
+        self._decide(number, last, publication, files)
+
+    def beyond(self, to: Point) -> Beyond:
+        number, last = self._log.last()
+        after = TakenBack((last.point or to).epoch + 1, to.epoch)
+        now = {file.path: file for file in shown_files(self._log.files(number), last.taken_back)}
+        then = shown_files(self._log.files(number), (*last.taken_back, after))
+        kept = {file.path for file in then}
+        hides = [file for path, file in now.items() if path not in kept]
+        return Beyond(
+            len(set(map(_epoch, hides))),
+            sum(file.rows for file in hides),
+            sum(file.size for file in hides),
+            len({_epoch(file) for file in then if file.path not in now}),
+        )
+
+    def truncate(self, publication: Publication, to: Point) -> None:
+        """One entry: readers go by what it says of rewinds, and no file is touched."""
+        number, last = self._log.last()
+        if publication.judge(_position(last)) is Publish.NOW:
+            self._decide(number, last, publication, to=to)
 
     def close(self) -> None:
         """Nothing is held open."""
 
     # steps
+
+    def _decide(
+        self,
+        number: int,
+        last: ObjectEntry,
+        publication: Publication,
+        files: tuple[ObjectFile, ...] = (),
+        *,
+        to: Point | None = None,
+    ) -> None:
+        """Take the number after the last entry, unless a twin has decided the same epoch."""
+        point, generation = publication.point, publication.generation
+        added = () if to is None else (TakenBack(point.epoch, to.epoch),)
+        while True:
+            rewinds = (*last.taken_back, *added)
+            entry = ObjectEntry(publication.pipeline, generation, point, files, rewinds)
+            if self._log.append(number + 1, entry):
+                return
+            number, last = self._log.last()
+            if publication.judge(_position(last)) is Publish.DONE:
+                return
 
     def _put(self, publication: Publication, file: Staged, at: int) -> ObjectFile:
         """One file, proven before it leaves; put again it is the same."""
@@ -124,6 +166,18 @@ def _proven(publication: Publication, file: Staged) -> Iterator[Data]:
             prove(opened, file, where)
             with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
                 yield mapped
+
+
+def shown_files(files: Iterable[ObjectFile], rewinds: tuple[TakenBack, ...]) -> list[ObjectFile]:
+    """Those that readers go by, of all that entries name: the last entry has the *rewinds*."""
+    return [file for file in files if is_shown(_epoch(file), rewinds)]
+
+
+def _epoch(file: ObjectFile) -> int:
+    named = names.parse_data_key(file.path)
+    if named is None:
+        raise Corrupt("an entry of a sink's log names a file that no epoch has", where=file.path)
+    return named[0]
 
 
 def _position(entry: ObjectEntry) -> SinkPosition:

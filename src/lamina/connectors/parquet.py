@@ -14,21 +14,24 @@ publish the damage. All names are in lamina.format.sink_log.
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
 from lamina.clock import SystemClock
 from lamina.connectors.kinds import DeclaredOption, Given, OptionType, SinkContext, SinkKind
+from lamina.connectors.parquet_folders import arrange, compare
 from lamina.connectors.sink_log import SinkLog
 from lamina.connectors.staged import RESTORE, prove
 from lamina.connectors.store_options import STORE_OPTIONS, check_store_options, store_options
 from lamina.disk.files import Files, LocalFiles
-from lamina.engine.ports import Change, Publication, Sink
+from lamina.engine.ports import Beyond, Change, Publication, Sink
 from lamina.errors import Diverged, LaminaError, NotFound
 from lamina.format import sink_log as names
 from lamina.format.commit import Point
 from lamina.format.pipeline_record import Owner
 from lamina.format.sink_log import SinkEntry
+from lamina.format.taken_back import TakenBack
 from lamina.os_errors import typed_errors
 from lamina.pipeline.model import DeclaredSink
 from lamina.protocol.sinks import Publish, SinkPosition, check_fence, check_owner
@@ -85,7 +88,25 @@ class ParquetSink:
             if self._claimed != publication.generation or self._unshown or verdict is Publish.DONE:
                 self._show_again(last)
             if verdict is Publish.NOW:
-                self._publish(number, publication)
+                self._publish(number, last, publication)
+            self._unshown = False
+
+    def beyond(self, to: Point) -> Beyond:
+        with typed_errors(self._folder):
+            last = self._log.last()[1]
+            after = TakenBack((last.point or to).epoch + 1, to.epoch)
+            return compare(self._files, self._folder, (*last.taken_back, after))
+
+    def truncate(self, publication: Publication, to: Point) -> None:
+        """Decided by an entry, like any epoch; then folders are hidden, newest first."""
+        with typed_errors(self._folder):
+            number, last = self._log.last()
+            verdict = publication.judge(_position(last))
+            self._log.begin(publication.generation)
+            self._show_again(last)
+            if verdict is Publish.NOW:
+                self._show(self._decide(number, last, publication, to=to))
+                self._log.drop(number + 1)
             self._unshown = False
 
     def close(self) -> None:
@@ -99,7 +120,7 @@ class ParquetSink:
             number, last = self._log.last()
             check_owner(_position(last), pipeline)  # it may have become another's meanwhile
             check_fence(_position(last), generation)
-            fence = SinkEntry(pipeline or last.pipeline, generation, last.point, last.prepared)
+            fence = replace(last, pipeline=pipeline or last.pipeline, generation=generation)
             if number and last == fence:
                 break
             if self._log.append(number + 1, fence):
@@ -118,25 +139,40 @@ class ParquetSink:
 
     # publish
 
-    def _publish(self, number: int, publication: Publication) -> None:
+    def _publish(self, number: int, last: SinkEntry, publication: Publication) -> None:
         try:
             prepared = self._prepare(publication)
         except (LaminaError, OSError):
             # If a newer process sweeps, that is the reason.
             publication.judge(_position(self._log.last()[1]))
             raise
-        point, generation = publication.point, publication.generation
-        entry = SinkEntry(publication.pipeline, generation, point, prepared)
-        self._claimed, self._unshown = generation, True
-        while not self._log.append(number + 1, entry):
-            number, last = self._log.last()
-            if publication.judge(_position(last)) is Publish.DONE:
-                entry = last
-                break
-            self._show_again(last)
+        entry = self._decide(number, last, publication, prepared)
         self._show(entry)
         self._check_shown(entry, publication)
         self._log.drop(number + 1)
+
+    def _decide(
+        self,
+        number: int,
+        last: SinkEntry,
+        publication: Publication,
+        prepared: str = "",
+        *,
+        to: Point | None = None,
+    ) -> SinkEntry:
+        """Take the number after the last entry; what was decided, by this process or a twin."""
+        point, generation = publication.point, publication.generation
+        added = () if to is None else (TakenBack(point.epoch, to.epoch),)
+        self._claimed, self._unshown = generation, True
+        while True:
+            rewinds = (*last.taken_back, *added)
+            entry = SinkEntry(publication.pipeline, generation, point, prepared, rewinds)
+            if self._log.append(number + 1, entry):
+                return entry
+            number, last = self._log.last()
+            if publication.judge(_position(last)) is Publish.DONE:
+                return last
+            self._show_again(last)
 
     def _prepare(self, publication: Publication) -> str:
         """The folder of an epoch, durable under another name; none if there is nothing to show."""
@@ -204,8 +240,12 @@ class ParquetSink:
         self._show(entry)
 
     def _show(self, entry: SinkEntry) -> None:
-        """Give the folder its name, unless it has it."""
-        if not entry.prepared or entry.point is None:
+        """Give the folder its name, unless it has it; after a rewind, hide what it took back."""
+        if entry.point is None:
+            return
+        if entry.taken_back and entry.taken_back[-1].epoch == entry.point.epoch:
+            arrange(self._files, self._folder, entry.taken_back, self._rename)
+        if not entry.prepared:
             return
         prepared = self._folder / entry.prepared
         if self._files.exists(prepared):  # else it has its name, or had: old ones may be moved away

@@ -246,6 +246,36 @@ class Sink(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """What a sink shows, compared with what it showed at an earlier epoch."""
+
+    epochs: int = 0  # with rows that came after it
+    rows: int = 0
+    bytes: int = 0
+    missing: int = 0  # epochs that it showed then, and has taken back since
+
+
+@runtime_checkable
+class Truncating(Protocol):
+    """A sink that can show again exactly what it showed at an earlier epoch."""
+
+    def beyond(self, to: Point) -> Beyond:
+        """What `truncate` would take back, and what it would show again; reading only.
+
+        Refused if it cannot be as it was at *to*.
+        """
+        ...
+
+    def truncate(self, publication: Publication, to: Point) -> None:
+        """In the place of `publish`, of a rewind: be as at *to*, and move the position with it.
+
+        The publication has no rows. The same one twice is not an error. What is taken back is not
+        destroyed where it can be kept: a later rewind may show it again.
+        """
+        ...
+
+
 class Runner(Protocol):
     """Runs one stream for one epoch; everything it returns is durable."""
 

@@ -76,6 +76,8 @@ class CommitRecord:
     ranges: tuple[WalRange, ...] = ()
     staged: tuple[StagedFile, ...] = ()
     sinks: tuple[str, ...] = ()  # whom it was decided for, sorted; none: nobody says
+    takes_back: Mapping[str, Point] = field(default_factory=dict)
+    """Of a rewind, by sink: the epoch that the sink is to be at again, without what came after."""
     _digest: str = field(default="", init=False, repr=False, compare=False)
 
     @property
@@ -274,8 +276,10 @@ def _check_whole(again: bytes, data: bytes, where: str) -> None:
 
 
 def _commit(commit: CommitRecord) -> dict[str, Json]:
-    sinks: dict[str, Json] = {"sinks": list(commit.sinks)} if commit.sinks else {}
-    return sinks | {
+    newer: dict[str, Json] = {"sinks": list(commit.sinks)} if commit.sinks else {}
+    if commit.takes_back:
+        newer["takes_back"] = {name: _point(to) for name, to in commit.takes_back.items()}
+    return newer | {
         "epoch": commit.epoch,
         "generation": commit.generation,
         "parent": _point(commit.parent),
@@ -304,6 +308,7 @@ def _read_commit(fields: Fields) -> CommitRecord:
         ranges=fields.list_of("ranges", _read_range),
         staged=fields.list_of("staged", _read_staged),
         sinks=fields.texts("sinks"),
+        takes_back=fields.map_of("takes_back", _read_place),
     )
 
 
@@ -314,6 +319,10 @@ def _point(point: Point | None) -> Json:
 def _read_point(fields: Fields, name: str) -> Point | None:
     found = fields.optional_object(name)
     return None if found is None else Point(found.integer("epoch"), found.text("digest"))
+
+
+def _read_place(fields: Fields) -> Point:
+    return Point(fields.integer("epoch"), fields.text("digest"))
 
 
 def _ahead(ahead: SinkAhead) -> Json:

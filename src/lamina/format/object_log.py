@@ -19,8 +19,11 @@ from lamina.format.canonical import Json
 from lamina.format.commit import Point
 from lamina.format.fields import Fields
 from lamina.format.pipeline_record import Owner
+from lamina.format.taken_back import TakenBack, decode_taken_back, encode_taken_back
 
 VERSION = 1
+VERSION_MAX = 2
+"""Of an entry after rows were taken back: an older reader would show them."""
 DATA = "data"
 TAG_DIGITS = 16
 WIDTHS = (10_000, 100)
@@ -47,6 +50,7 @@ class ObjectEntry:
     generation: int
     point: Point | None
     files: tuple[ObjectFile, ...] = ()
+    taken_back: tuple[TakenBack, ...] = ()  # the rewinds that took rows back, oldest first
 
 
 def entry_key(number: int) -> str:
@@ -71,7 +75,7 @@ def parse_data_key(key: str) -> tuple[int, int] | None:
 
 def encode_entry(entry: ObjectEntry) -> bytes:
     value: dict[str, Json] = {
-        "version": VERSION,
+        "version": VERSION_MAX if entry.taken_back else VERSION,
         "pipeline": entry.pipeline.name,
         "pipeline_id": entry.pipeline.id,
         "generation": entry.generation,
@@ -79,6 +83,7 @@ def encode_entry(entry: ObjectEntry) -> bytes:
         if entry.point is None
         else {"epoch": entry.point.epoch, "digest": entry.point.digest},
         "files": _files(entry.files),
+        **encode_taken_back(entry.taken_back),
     }
     return canonical.encode_checked(value)
 
@@ -92,6 +97,7 @@ def decode_entry(data: bytes, where: str) -> ObjectEntry:
         fields.integer("generation"),
         None if at is None else Point(at.integer("epoch"), at.text("digest")),
         fields.list_of("files", _file),
+        decode_taken_back(fields),
     )
 
 
@@ -108,8 +114,8 @@ def decode_fold(data: bytes, where: str) -> tuple[ObjectFile, ...]:
 def _open(data: bytes, where: str) -> Fields:
     fields = Fields(canonical.decode(data, where), where, error=Corrupt)
     version = fields.integer("version", least=1)
-    if version > VERSION:
-        message = f"the log of a sink of version {version}; this Lamina knows {VERSION}"
+    if version > VERSION_MAX:
+        message = f"the log of a sink of version {version}; this Lamina knows {VERSION_MAX}"
         raise Unsupported(message, where=where)
     canonical.decode_checked(data, where)
     return fields

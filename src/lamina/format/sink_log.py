@@ -2,6 +2,8 @@
 
 <path>/epoch-<epoch>/part-<5 digits>.parquet    the rows of one epoch; no folder if it has none
 <path>/epoch-<epoch>/_lamina.json               which epoch this is
+<path>/epoch-<epoch>-<rewind>/                  one that was taken back, and is shown again
+<path>/.taken-back-<rewind>-<epoch>/            one that is not shown since a rewind
 <path>/.epoch-<epoch>-<generation>-<tag>/       the same before it is decided, and until it is shown
 <path>/_lamina/log/<number>.json                fences and publications: the highest one counts
 <path>/_lamina/99999999999999999999.json        says to older releases that they cannot read this
@@ -23,17 +25,22 @@ from lamina.format.canonical import Json
 from lamina.format.commit import Point
 from lamina.format.fields import Fields
 from lamina.format.pipeline_record import Owner
+from lamina.format.taken_back import TakenBack, decode_taken_back, encode_taken_back
 
 FOLDER = "_lamina"
 LOG = "_lamina/log"
 OLD_FENCES = "_lamina/fences"
 MARKER = "_lamina.json"
 VERSION = 2
+VERSION_MAX = 3
+"""Of a log in which rows were taken back: an older release does not know what such a sink shows."""
 BARRIER = f"{10**20 - 1}.json"
 """Among the entries of older releases it is the highest, and has nothing that they look for."""
 
 _NUMBER = re.compile(r"([0-9]{20})\.json")
 _OLD_FENCE = re.compile(r"fence-([0-9]{20})\.json")
+_VISIBLE = re.compile(r"epoch-([0-9]{20})(?:-([0-9]{20}))?")
+_HIDDEN = re.compile(r"\.taken-back-([0-9]{20})-([0-9]{20})")
 _PREPARED = re.compile(r"\.epoch-[0-9]{20}-([0-9]{20})(?:-[0-9a-f]+)?")
 
 
@@ -45,6 +52,22 @@ class SinkEntry:
     generation: int
     point: Point | None
     prepared: str = ""
+    taken_back: tuple[TakenBack, ...] = ()  # the rewinds that took rows back, oldest first
+
+
+@dataclass(frozen=True, slots=True)
+class EpochFolder:
+    """The folder of an epoch by its name; *rewind* has given it that name, or 0 none has."""
+
+    epoch: int
+    rewind: int
+    is_visible: bool
+
+    @property
+    def name(self) -> str:
+        if not self.is_visible:
+            return f".taken-back-{self.rewind:020d}-{self.epoch:020d}"
+        return visible(self.epoch) + (f"-{self.rewind:020d}" if self.rewind else "")
 
 
 def numbered(number: int) -> str:
@@ -64,6 +87,15 @@ def parse_old_fence(name: str) -> int | None:
 
 def visible(epoch: int) -> str:
     return f"epoch-{epoch:020d}"
+
+
+def parse_epoch_folder(name: str) -> EpochFolder | None:
+    """None of any other name."""
+    if (shown := _VISIBLE.fullmatch(name)) is not None:
+        return EpochFolder(int(shown[1]), int(shown[2] or 0), True)
+    if (hidden := _HIDDEN.fullmatch(name)) is not None:
+        return EpochFolder(int(hidden[2]), int(hidden[1]), False)
+    return None
 
 
 def prepared(epoch: int, generation: int, tag: str) -> str:
@@ -86,13 +118,14 @@ def encode_barrier() -> bytes:
 
 def encode_entry(entry: SinkEntry) -> bytes:
     value: dict[str, Json] = {
-        "version": VERSION,
+        "version": VERSION_MAX if entry.taken_back else VERSION,
         "pipeline": entry.pipeline.name,
         "generation": entry.generation,
         "point": None
         if entry.point is None
         else {"epoch": entry.point.epoch, "digest": entry.point.digest},
         "prepared": entry.prepared,
+        **encode_taken_back(entry.taken_back),
     }
     if entry.pipeline.id:
         value["pipeline_id"] = entry.pipeline.id
@@ -103,8 +136,8 @@ def decode_entry(data: bytes, where: str) -> SinkEntry:
     """Corrupt unless every byte is as it was written."""
     fields = Fields(canonical.decode(data, where), where, error=Corrupt)
     version = fields.integer("version", least=1)
-    if version > VERSION:
-        message = f"the log of a sink of version {version}; this Lamina knows {VERSION}"
+    if version > VERSION_MAX:
+        message = f"the log of a sink of version {version}; this Lamina knows {VERSION_MAX}"
         raise Unsupported(message, where=where)
     canonical.decode_checked(data, where)
     at = fields.optional_object("point")
@@ -113,6 +146,7 @@ def decode_entry(data: bytes, where: str) -> SinkEntry:
         fields.integer("generation"),
         None if at is None else Point(at.integer("epoch"), at.text("digest")),
         fields.text("prepared"),
+        decode_taken_back(fields),
     )
 
 
@@ -127,6 +161,13 @@ def encode_marker(name: str, point: Point, rows: int) -> bytes:
             "rows": rows,
         }
     )
+
+
+def marker_rows(data: bytes, where: str) -> int:
+    """How many rows the folder of a marker has."""
+    fields = Fields(canonical.decode(data, where), where, error=Corrupt)
+    rows: int = fields.integer("rows")
+    return rows
 
 
 def decode_old_entry(data: bytes, where: str) -> tuple[str, Point]:
