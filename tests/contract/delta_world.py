@@ -37,6 +37,9 @@ class DeltaWorld:
     def open(self, hook: Hook = nothing) -> Sink:
         return DeltaSink("out", LocalPlace(self.folder, hook), WANTED, hook=hook)
 
+    def open_without_stream(self) -> Sink:
+        return DeltaSink("out", LocalPlace(self.folder, nothing), None)
+
     def shown(self) -> Shown:
         return by_epoch(values_in(str(self.folder)))
 

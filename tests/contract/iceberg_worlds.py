@@ -48,6 +48,9 @@ class IcebergWorld:
     def open(self, hook: Hook = nothing) -> Sink:
         return IcebergSink("out", TableCatalog(self.address, hook), output=self.output)
 
+    def open_without_stream(self) -> Sink:
+        return IcebergSink("out", TableCatalog(self.address))
+
     def shown(self) -> Shown:
         return by_epoch(self.rows()["v"])
 

@@ -34,6 +34,9 @@ class KafkaWorld:
             self._server.bootstrap, self._topic, APPENDED, call=hook, timeout="5 seconds"
         )
 
+    def open_without_stream(self) -> Sink:
+        return kafka_sink(self._server.bootstrap, self._topic, None, timeout="5 seconds")
+
     def shown(self) -> Shown:
         return by_epoch(json.loads(each.value or b"")["v"] for each in self._reader.read())
 

@@ -34,6 +34,11 @@ class PostgresWorld:
             "out", server_of(self.server), place, output=APPENDED, writing=writing, hook=hook
         )
 
+    def open_without_stream(self) -> Sink:
+        from lamina.connectors.postgres.sink import Place, PostgresSink  # noqa: PLC0415  an extra
+
+        return PostgresSink("out", server_of(self.server), Place(self.schema, 'Out, of "it".'))
+
     def shown(self) -> Shown:
         there = self.server.execute(
             f"SELECT 1 FROM pg_tables WHERE schemaname = '{self.schema}' "

@@ -174,7 +174,7 @@ def open_sinks(
     out: TextIO | None = None,
     outputs: Mapping[str, Output] | None = None,
 ) -> dict[str, Sink]:
-    """All of them, by name. Without *outputs* they can be asked where they stand, and no more."""
+    """All of them, by name. Without *outputs* they can be claimed and moved, and get no rows."""
     check_connectors(pipeline, folder, file=file)
     opened: dict[str, Sink] = {}
     try:

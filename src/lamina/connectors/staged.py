@@ -9,7 +9,7 @@ from io import BufferedIOBase
 from typing import TYPE_CHECKING
 
 from lamina.engine.ports import Publication
-from lamina.errors import DigestMismatch, SizeMismatch
+from lamina.errors import DigestMismatch, Refused, SizeMismatch
 from lamina.os_errors import typed_errors
 from lamina.workspace.model import Staged
 
@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 65_536
 RESTORE = "Restore it from a copy of the home: the epoch is committed, and the sink lacks it"
+
+
+def without_stream(sink: str) -> Refused:
+    """Of a sink that was opened without its stream, and would have to know its columns."""
+    return Refused(
+        f"the sink {sink!r} has to know the columns of its stream for this: only `lamina run` does",
+        advice="Let it give the sink what it lacks: `lamina run PIPELINE --until-epoch N`, where N "
+        "is the last committed epoch (`lamina status` shows it)",
+    )
 
 
 def open_proven(publication: Publication, file: Staged) -> BufferedIOBase:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from lamina.clock import Clock
 from lamina.engine.backoff import Backoff
 from lamina.engine.plans import EnginePlan
-from lamina.engine.ports import Change, Output, Publication, Sink
+from lamina.engine.ports import Change, Output, Publication, Sink, Truncating
 from lamina.errors import LaminaError, Refused, StoreError
 from lamina.format.commit import CommitRecord, Point, SinkAhead, StagedFile
 from lamina.format.manifest_model import Failed, Pending, SinkCommitStatus, SinkCommitted
@@ -112,13 +112,18 @@ class Publisher:
             generation=self._generation,
             accepted=self._accepted.get(fold(sink.name)),
         )
-        if decision is Publish.NOW:
-            files = [
-                Staged(file.path, file.size, file.sha256, file.rows)
-                for file in commit.staged
-                if fold(file.sink) == fold(sink.name)
-            ]
-            sink.publish(self._publication(sink.name, commit.point, files))
+        if decision is not Publish.NOW:
+            return
+        back = {fold(name): to for name, to in commit.takes_back.items()}.get(fold(sink.name))
+        if back is not None:
+            _able(sink).truncate(self._publication(sink.name, commit.point, ()), back)
+            return
+        files = [
+            Staged(file.path, file.size, file.sha256, file.rows)
+            for file in commit.staged
+            if fold(file.sink) == fold(sink.name)
+        ]
+        sink.publish(self._publication(sink.name, commit.point, files))
 
     def _publication(self, sink: str, point: Point, files: Sequence[Staged]) -> Publication:
         return Publication(
@@ -186,6 +191,16 @@ def open_publisher(
         for commit in pending:
             publisher.add(name, known[commit.point.digest])
     return publisher
+
+
+def _able(sink: Sink) -> Truncating:
+    """Refused if it cannot do what a rewind has decided for it: it was another kind then."""
+    if isinstance(sink, Truncating):
+        return sink
+    raise Refused(
+        f"the sink {sink.name!r} is to take back what came before a rewind, and cannot",
+        advice="Give it the format and options back that it had when the pipeline was rewound",
+    )
 
 
 def _status(line: _Line) -> SinkCommitStatus:

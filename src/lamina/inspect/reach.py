@@ -7,7 +7,6 @@ is claimed: it may be looked at beside a running pipeline.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,11 +18,10 @@ from lamina.errors import NotFound
 from lamina.format.commit import CommitRecord
 from lamina.format.log import Committed
 from lamina.ids import CheckpointId
-from lamina.protocol.driver import Commit, by_digest, line, publish_line
+from lamina.protocol.driver import Commit, line
 from lamina.protocol.history import History
-from lamina.protocol.recovery import point_of
 from lamina.recovery.rehearsal import look, plan_start
-from lamina.recovery.scan import Scan
+from lamina.recovery.targets import base_of, known_commits, known_epochs, newest_of
 from lamina.wal.home import read_home
 from lamina.workspace.ranges import RangeReader
 
@@ -96,38 +94,20 @@ def _reach_epoch(checkpointer: Checkpointer, epoch: int | None, home: Path) -> R
     if epoch is None:
         epoch = head.epoch
     history = scan.found.history
-    if (same := _newest_of(c for c in history.checkpoints if c.epoch == epoch)) is not None:
+    if (same := newest_of(c for c in history.checkpoints if c.epoch == epoch)) is not None:
         return _whole(same)
-    commits = _known(scan)
-    accepted = {c.epoch: c for c in (*publish_line(head, commits), *line(head, commits))}
+    commits = known_commits(scan)
+    accepted = known_epochs(head, commits)
     if epoch not in accepted:
         raise _unreachable(epoch, accepted, disk)
     whole = {d: c for d, c in commits.items() if d not in scan.found.dropped}
     walked = line(accepted[epoch].point, whole)
-    base = _base(walked, history)
+    base = base_of(walked, history)
     if not walked or (base is None and walked[-1].parent is not None):
         raise _unreachable(epoch, {}, disk)
     above = [c for c in reversed(walked) if base is None or c.epoch > base.epoch]
     reached = tuple(scan.commits[c.point.digest] for c in above)
     return Reached(epoch, base, reached, RangeReader(disk, scan.proven))
-
-
-def _known(scan: Scan) -> dict[str, Commit]:
-    """The COMMITs of this home since it has owned the pipeline: older ones were given up (R2)."""
-    found = scan.found
-    if found.void:
-        return {}
-    return by_digest(s for s in found.segments if s.generation >= found.history.home_since)
-
-
-def _base(walked: tuple[Commit, ...], history: History) -> Committed | None:
-    """The newest checkpoint that the line passes."""
-    passed = {c.parent for c in walked}
-    return _newest_of(c for c in history.checkpoints if point_of(c) in passed)
-
-
-def _newest_of(checkpoints: Iterable[Committed]) -> Committed | None:
-    return max(checkpoints, key=lambda c: (c.epoch, c.seq), default=None)
 
 
 def _unreachable(epoch: int, accepted: dict[int, Commit], disk: Disk) -> NotFound:

@@ -287,7 +287,7 @@ def _candidates(
         yield top
         return
     points = {c.point for c in line(top, commits)} | ({top} if top else set())
-    points.update(_stored_points(found, commits, top))
+    points.update(stored_points(found, commits, top))
     yield from sorted(
         (p for p in points if p.epoch <= lose_after), key=lambda p: p.epoch, reverse=True
     )
@@ -295,7 +295,7 @@ def _candidates(
         yield None
 
 
-def _stored_points(
+def stored_points(
     found: Found, commits: Mapping[str, Commit], top: Point | None
 ) -> Iterator[Point]:
     """What checkpoints hold of the history of *top*, as far as anybody knows.

@@ -31,7 +31,7 @@ from lamina.connectors.delta.table import SeenTable
 from lamina.connectors.keyed import WriteMode, last_of_each_key, writing_of
 from lamina.connectors.kinds import SinkContext
 from lamina.connectors.options import bad_option
-from lamina.connectors.staged import staged_rows
+from lamina.connectors.staged import staged_rows, without_stream
 from lamina.connectors.store_options import store_options
 from lamina.engine.ports import Change, Publication, Sink
 from lamina.errors import StoreUnavailable
@@ -43,7 +43,7 @@ TRIES = 100
 
 
 class DeltaSink:
-    """One table. *wanted* is None for who only asks where it stands."""
+    """One table. Without *wanted* it can be claimed and moved, and gets no rows."""
 
     delivery = DELIVERY
     takes = frozenset(Change)
@@ -112,6 +112,10 @@ class DeltaSink:
     # claim: one missing thing after the other, each a version of the table
 
     def _claim(self, seen: DeltaTable | None, position: SinkPosition, claim: SinkPosition) -> None:
+        is_known = seen is not None and position.pipeline == claim.pipeline
+        if self._wanted is None and is_known and self._table.sink == self.name:
+            self._table.commit((), claim)
+            return
         wanted = self._writer()
         if seen is None:
             made = self._table.create(wanted.schema, wanted.partition_by, claim, sink=self.name)
@@ -126,13 +130,16 @@ class DeltaSink:
         self._claimed = self._claimed or made
 
     def _missing(self, seen: DeltaTable) -> list[str]:
-        wanted = self._writer()
-        return wanted.missing(wanted.check(seen, self._place.where))
+        if self._wanted is None:
+            return []
+        return self._wanted.missing(self._wanted.check(seen, self._place.where))
 
     # publish
 
     def _publish(self, seen: DeltaTable, publication: Publication) -> bool:
         """False if somebody else made a version meanwhile: then everything is looked at again."""
+        if self._wanted is None and not publication.rows:
+            return self._table.commit((), publication.position)
         wanted = self._writer()
         columns = wanted.check(seen, self._place.where)
         wanted.check_none_missing(columns, self._place.where)
@@ -179,8 +186,8 @@ class DeltaSink:
 
     def _compact(self, point: Point) -> None:
         """Small files into fewer ones, if it is time; if somebody else writes, the next time."""
-        wanted = self._writer()
-        if not wanted.compact_every or point.epoch % wanted.compact_every:
+        wanted = self._wanted
+        if wanted is None or not wanted.compact_every or point.epoch % wanted.compact_every:
             return
         seen = self._table.seen
         files = self._new_files(point, wanted.check(seen, self._place.where), data_change=False)
@@ -190,7 +197,8 @@ class DeltaSink:
             self._table.commit([*removed, *files.adds], self._table.position())
 
     def _writer(self) -> Wanted:
-        assert self._wanted is not None, "a sink that was opened to look does not write"
+        if self._wanted is None:
+            raise without_stream(self.name)
         return self._wanted
 
     def _crowded(self) -> StoreUnavailable:

@@ -32,6 +32,7 @@ from lamina.connectors.iceberg.columns import (
 )
 from lamina.connectors.iceberg.mark import Mark, check_sink, decode_mark, encode_mark
 from lamina.connectors.keyed import WriteMode, Writing
+from lamina.connectors.staged import without_stream
 from lamina.engine.ports import Change, Output, Publication
 from lamina.errors import LaminaError, NotFound, StoreError, StoreUnavailable
 from lamina.format.pipeline_record import Owner
@@ -63,7 +64,7 @@ class IcebergSink:
         writing: Writing | None = None,
         layout: Layout | None = None,
     ) -> None:
-        """Without *output* it can be asked where it stands, and no more."""
+        """Without *output* it can be claimed and moved, and gets no rows."""
         self.name = name
         self._catalog = catalog
         self._output = output
@@ -126,7 +127,8 @@ class IcebergSink:
     # steps
 
     def _create(self) -> Table:
-        assert self._output is not None, "it was opened to be asked where it stands, and no more"
+        if self._output is None:
+            raise without_stream(self.name)
         schema = table_schema(self._output.schema, self._where)
         spec = partition_spec(schema, self._layout.partition_by, self._where)
         return self._catalog.create(schema, spec)
@@ -183,7 +185,8 @@ class IcebergSink:
 
     def _check(self, table: Table | None) -> list[NestedField]:
         """The columns that the table lacks and may get. Refused if others do not fit."""
-        assert self._output is not None
+        if self._output is None:
+            return []
         columns = self._output.schema
         schema = table_schema(columns, self._where)
         check_keys(columns, self._writing.keys, self._where)
@@ -207,6 +210,8 @@ class IcebergSink:
     ) -> None:
         if not publication.files:
             rows.append_nothing(transaction, words)
+        elif self._output is None:
+            raise without_stream(self.name)
         elif self._writing.mode is WriteMode.APPEND:
             rows.append(transaction, table, publication, words)
         else:

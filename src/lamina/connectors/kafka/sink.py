@@ -32,7 +32,7 @@ from lamina.connectors.kafka.messages import Layout, Messages, batches_to_send, 
 from lamina.connectors.kafka.producers import SETTINGS, Producers, break_off
 from lamina.connectors.kafka.sending import QUEUE, Sending
 from lamina.connectors.kafka.topics import BATCH_OVERHEAD, Place, Topics
-from lamina.connectors.staged import staged_batches
+from lamina.connectors.staged import staged_batches, without_stream
 from lamina.engine.ports import Change, Publication
 from lamina.errors import LaminaError, StoreUnavailable
 from lamina.format.pipeline_record import Owner
@@ -51,6 +51,10 @@ _SHARED = {
     # Else librdkafka connects when it must, and waits half a second where it could go on at once.
     "enable.sparse.connections": "false",
 }
+
+
+NO_LAYOUT = Layout(())
+"""Of a sink that was opened without its stream: it can be claimed and moved, and gets no rows."""
 
 
 class Values(Protocol):
@@ -134,6 +138,8 @@ class KafkaSink:
                 generation=publication.generation,
             )
 
+        if publication.rows and self._layout is NO_LAYOUT:
+            raise without_stream(self.name)
         with typed_errors(self._place.where):
             if not self._is_ready:
                 judge(position_of(self._look()))

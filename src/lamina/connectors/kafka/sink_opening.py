@@ -12,7 +12,7 @@ from lamina.connectors.kafka.layout import layout_of
 from lamina.connectors.kafka.messages import Layout, json_values, raw_values
 from lamina.connectors.kafka.schema_registry import SchemaRegistry
 from lamina.connectors.kafka.security import SERVERS
-from lamina.connectors.kafka.sink import KafkaSink, Values
+from lamina.connectors.kafka.sink import NO_LAYOUT, KafkaSink, Values
 from lamina.connectors.kafka.sink_kind import KAFKA, TOPIC, mark_topic
 from lamina.connectors.kafka.sink_values import AvroValues, PlainValues
 from lamina.connectors.kafka.topics import Place
@@ -29,7 +29,7 @@ TIMEOUT_US = 30_000_000
 def open_sink(context: SinkContext, *, call: Call = no_call) -> KafkaSink:
     """Nothing is asked yet; *call* is told of every call that reaches a broker."""
     given, output = context.given, context.output
-    layout = Layout(()) if output is None else layout_of(context, output)
+    layout = NO_LAYOUT if output is None else layout_of(context, output)
     return KafkaSink(
         context.sink.name,
         _place(given),

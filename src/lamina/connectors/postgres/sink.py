@@ -35,7 +35,7 @@ from lamina.connectors.postgres.target import (
     look_around,
 )
 from lamina.connectors.postgres.writing import EpochWriter, peeked
-from lamina.connectors.staged import staged_batches, staged_rows
+from lamina.connectors.staged import staged_batches, staged_rows, without_stream
 from lamina.engine.ports import CHANGE, Change, Output, Publication
 from lamina.errors import StoreUnavailable
 from lamina.format.pipeline_record import Owner
@@ -57,7 +57,7 @@ class Place:
 
 
 class PostgresSink:
-    """Without *output* it can be asked where it stands, and no more."""
+    """Without *output* it can be claimed and moved, and gets no rows."""
 
     delivery = DELIVERY
     takes = frozenset(Change)
@@ -170,7 +170,8 @@ class PostgresSink:
         self._session.run("create the table", sql)
 
     def _write(self, publication: Publication) -> None:
-        assert self._writing is not None, "it was opened to write"
+        if self._writing is None:
+            raise without_stream(self.name)
         lock_target(self._session, self._place.schema, self._place.table)
         self._session.begin_to_write()
         if self._writing.mode is WriteMode.APPEND:
