@@ -47,6 +47,11 @@ PIPELINES: Section = {
         "checkpoint_command",
         "Make a running pipeline take a checkpoint now.",
     ),
+    "rewind": Entry(
+        "pipeline.rewind",
+        "rewind_command",
+        "Let a stopped pipeline go on from an older epoch.",
+    ),
     "move": Entry(
         "pipeline.move",
         "move_command",

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lamina.format.canonical import Json, digest_of, sha256_hex
+from lamina.format.pipeline_record import Owner, PipelineRecord
 from lamina.ids import fold
 from lamina.pipeline.expressions import calls
 from lamina.pipeline.model import DeclaredFunction, Lateness, Pipeline, Stream
-from lamina.pipeline.select import Select
+from lamina.pipeline.select import Select, read_select
 from lamina.pipeline.tokens import read_script
 
 
@@ -80,4 +81,24 @@ def hash_of(pipeline: Pipeline, digests: Mapping[str, str]) -> str:
         parts["tables"] = pipeline.tables
     return digest_of(
         {part: {fold(name): digests[name] for name in names} for part, names in parts.items()}
+    )
+
+
+def record_of_text(pipeline: Pipeline, name: str, *, file: str = "pipeline") -> PipelineRecord:
+    """What a start would write down of a pipeline, as far as its text alone says it.
+
+    Streams that a start adds for itself, as those of bad rows, are not in it.
+    """
+    selects = {
+        stream.name: words_of(read_select(stream, file), stream, pipeline.functions)
+        for stream in pipeline.streams.values()
+    }
+    digests = digests_of(pipeline, selects)
+    return PipelineRecord(
+        Owner(name=name),
+        hash_of(pipeline, digests),
+        *(
+            {each: digests[each] for each in part}
+            for part in (pipeline.sources, pipeline.streams, pipeline.sinks)
+        ),
     )
