@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
 
@@ -19,18 +18,42 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from obstore.store import from_url
 
+KNOWN = 2
+"""The newest version of an entry that this reader knows."""
 
-def files(store: Any) -> Iterator[dict[str, Any]]:
+
+def files(store: Any) -> list[dict[str, Any]]:
     """path, size, sha256 and rows of every file that counts, oldest first."""
-    named = list(all_files(store))
-    rewinds = named.pop()
-    yield from (file for file in named if is_shown(int(file["path"].split("/")[1]), rewinds))
+    named, taken_back = all_files(store)
+    return [file for file in named if is_shown(int(file["path"].split("/")[1]), taken_back)]
 
 
-def is_shown(epoch: int, rewinds: list[dict[str, int]]) -> bool:
-    """Whether an epoch still counts after all rewinds, which are oldest first."""
+def all_files(store: Any) -> tuple[list[dict[str, Any]], list[dict[str, int]]]:
+    """Every file that an entry names; and the rewinds since, by the last entry."""
+    named: list[dict[str, Any]] = []
+    number = 1
+    while True:
+        for width, folder in ((10_000, "folds/10000"), (100, "folds/100"), (1, "log")):
+            if (number - 1) % width == 0:
+                try:
+                    found = json.loads(get(store, f"_lamina/{folder}/{number:020d}.json"))
+                except FileNotFoundError:
+                    continue
+                named += found["files"]
+                number += width
+                break
+        else:
+            break
+    last = json.loads(get(store, f"_lamina/log/{number - 1:020d}.json")) if number > 1 else {}
+    if last.get("version", 1) > KNOWN:
+        raise SystemExit("a newer Lamina has written this: get the reader that belongs to it")
+    return named, last.get("taken_back", [])
+
+
+def is_shown(epoch: int, taken_back: list[dict[str, int]]) -> bool:
+    """Whether a file of *epoch* still counts after these rewinds, which are oldest first."""
     at: int | None = None
-    for rewind in reversed(rewinds):
+    for rewind in reversed(taken_back):
         if at is None or rewind["epoch"] <= at:
             if epoch > rewind["epoch"]:
                 break
@@ -38,33 +61,13 @@ def is_shown(epoch: int, rewinds: list[dict[str, int]]) -> bool:
     return at is None or epoch <= at
 
 
-def all_files(store: Any) -> Iterator[Any]:
-    """Every file that an entry names; then the rewinds that the last entry knows."""
-    number = 1
-    while True:
-        for width, folder in ((10_000, "folds/10000"), (100, "folds/100"), (1, "log")):
-            if (number - 1) % width == 0:
-                try:
-                    found = store.get(f"_lamina/{folder}/{number:020d}.json").bytes()
-                except FileNotFoundError:
-                    continue
-                yield from json.loads(bytes(found))["files"]
-                number += width
-                break
-        else:
-            if number == 1:
-                yield []
-                return
-            last = json.loads(bytes(store.get(f"_lamina/log/{number - 1:020d}.json").bytes()))
-            if last["version"] > 2:
-                raise SystemExit("this sink was written by a newer Lamina: get its version of me")
-            yield last.get("taken_back", [])
-            return
+def get(store: Any, key: str) -> bytes:
+    return bytes(store.get(key).bytes())
 
 
 def read(store: Any) -> pa.Table:
     paths = [file["path"] for file in files(store)]
-    tables = [pq.read_table(BytesIO(bytes(store.get(path).bytes()))) for path in paths]
+    tables = [pq.read_table(BytesIO(get(store, path))) for path in paths]
     return pa.concat_tables(tables)
 
 

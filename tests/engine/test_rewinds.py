@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from lamina.checkpoint import create_savepoint
+from lamina.checkpoint import create_savepoint, drop_savepoint
 from lamina.checkpoint.checkpointer import Checkpointer
+from lamina.checkpoint.gc import run_gc
 from lamina.engine.rewinding import rewind
 from lamina.engine.surveying import choose
 from lamina.errors import Corrupt, NotFound, Refused, UsageError
+from lamina.protocol.identity import PartChange
 from lamina.recovery import RecoveryConfig
 from lamina.testing import ManualClock
 from lamina.testing.faulty import Fault, FaultKind, FaultyStore, Killed
@@ -74,6 +76,13 @@ def shown_at(world: World, epoch: int) -> dict[str, Epochs]:
     for name, table in world.tables.items():
         cut.tables[name].epochs = {e: t for e, t in table.epochs.items() if e <= epoch}
     return cut.outcome()
+
+
+def changes(world: World) -> tuple[PartChange, ...]:
+    """What a start says has changed."""
+    engine = world.open()
+    engine.close()
+    return engine.report.changes
 
 
 def test_rewound_and_run_again_the_result_is_that_of_an_uninterrupted_run(world: World) -> None:
@@ -171,6 +180,21 @@ def test_killed_at_any_step_it_is_on_the_old_line_or_on_the_new_one(
         again = {sink: whole[sink][len(cut[sink]) :] for sink in whole}
         assert world.outcome() == {sink: [*whole[sink], *again[sink]] for sink in whole}
     rewound(world, "4")
+    run(world)
+    assert world.outcome() == EXPECTED
+
+
+def test_from_its_decision_on_nothing_that_a_rewind_stands_on_can_be_forgotten(
+    world: World,
+) -> None:
+    """Whoever deletes old checkpoints while nobody runs it."""
+    run(world)
+    oldest = min(Checkpointer(world.store).history().checkpoints, key=lambda c: c.epoch)
+    create_savepoint(Checkpointer(world.store), "old", oldest.id)
+    with pytest.raises(Killed):
+        rewound(world, "old", bomb=Bomb("after COMMIT", 1))
+    drop_savepoint(Checkpointer(world.store), "old")
+    run_gc(Checkpointer(world.store), retain=1)
     run(world)
     assert world.outcome() == EXPECTED
 
@@ -338,3 +362,23 @@ def test_a_plan_that_is_old_is_refused(world: World) -> None:
         )
     run(world)
     assert world.outcome() == EXPECTED
+
+
+def test_the_next_start_compares_itself_with_the_definition_of_the_target(world: World) -> None:
+    """Not with that of the epochs that were left behind, nor with the file of the rewind."""
+    streams = {stream.name for stream in world.plan.streams}
+    first, second = (
+        replace(world.plan, pipeline_hash=d * 64, definitions=dict.fromkeys(streams, d * 64))
+        for d in "ab"
+    )
+    world.plan = first
+    engine = world.open()
+    run_out(engine, epochs=4)
+    kill(engine)
+    world.plan = second
+    run(world)
+    assert not changes(world)
+    rewound(world, "3")
+    found = changes(world)
+    assert {each.name for each in found} == streams
+    assert {each.what for each in found} == {"changed"}

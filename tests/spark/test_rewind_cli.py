@@ -20,7 +20,8 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: lamina[spark]")
 SQL = """
 CREATE SOURCE orders (customer STRING, amount BIGINT) USING json OPTIONS (path 'in');
 CREATE STREAM large AS SELECT customer, amount FROM orders WHERE amount >= {least};
-CREATE STREAM totals AS SELECT customer, sum(amount) AS total FROM orders GROUP BY customer EMIT ON UPDATE;
+CREATE STREAM totals AS
+  SELECT customer, sum(amount) AS total FROM orders GROUP BY customer EMIT ON UPDATE;
 CREATE SINK large_out FROM large USING parquet OPTIONS (path 'out/large');
 CREATE SINK totals_out FROM totals USING parquet OPTIONS (path 'out/totals');
 """
@@ -69,7 +70,7 @@ def test_run_rewound_with_another_where_and_run_again(tmp_path: Path, spark: Any
     write(file, 40)
     done = command("rewind", str(file), "--to", "2", "--sinks", "truncate", "--yes")
     assert done["rewound"]["epoch"] == 5
-    assert done["changes"] == [{"part": "stream", "name": "large", "what": "changed"}]
+    assert done["changes"] == [{"part": "stream", "name": "large", "change": "changed"}]
     assert sorted(rows(out / "large")) == [("a", 30), ("b", 20)]
     assert totals(out / "totals") == {"a": 35, "b": 20, "c": 7}
     lamina.run(file, **run)

@@ -65,6 +65,8 @@ def _rows(files: Files, folder: Path) -> int:
 def _size(files: Files, folder: Path) -> int:
     total = 0
     for name in files.names(folder):
+        if name == names.MARKER:
+            continue
         with files.open(folder / name) as opened:
             total += opened.seek(0, os.SEEK_END)
     return total

@@ -20,6 +20,7 @@ from lamina.connectors.object_log import ObjectLog
 from lamina.connectors.object_parquet import ObjectParquetSink
 from lamina.errors import Fenced, NotFound, StoreUnavailable, UnsafeStore
 from lamina.format import object_log as names
+from lamina.format.commit import Point
 from lamina.store import LocalStore, MemoryStore, RetryPolicy
 from lamina.store.retry import RetryingStore
 from lamina.testing.clock import ManualClock
@@ -164,6 +165,33 @@ def test_readers_ask_for_folds_and_not_for_every_entry(
         names.fold_key(100, 101),
     ]
     assert reader.read(Asked())["v"].to_pylist() == [*rows, 251]
+
+
+def test_readers_leave_out_what_a_rewind_has_taken_back(
+    output: Output, tmp_path: Path, reader: ModuleType
+) -> None:
+    """Also if the rewind is the last entry of a fold, and what was shown again."""
+    store = LocalStore(tmp_path / "out")
+    sink = ObjectParquetSink("out", store, ManualClock())
+    sink.fence(1, PIPELINE)
+    outside = obstore.store.LocalStore(tmp_path / "out")
+    assert list(reader.files(outside)) == []
+    for epoch in range(1, 99):
+        sink.publish(output.publication(epoch, [[epoch]]))
+    sink.truncate(output.publication(99), Point(50, f"{50:064x}"))
+    assert reader.read(outside)["v"].to_pylist() == list(range(1, 51))
+    sink.publish(output.publication(100, [[100]]))
+    assert reader.read(outside)["v"].to_pylist() == [*range(1, 51), 100]
+    sink.truncate(output.publication(101), Point(98, f"{98:064x}"))
+    assert reader.read(outside)["v"].to_pylist() == list(range(1, 99))
+    log = ObjectLog(store)
+    number, entry = log.last()
+    log.append(number + 1, entry)
+    key = names.entry_key(number + 1)
+    store.delete(key)
+    store.put(key, store.get(names.entry_key(number)).replace(b'"version":2', b'"version":3'))
+    with pytest.raises(SystemExit, match="newer Lamina"):
+        reader.read(outside)
 
 
 def test_the_page_shows_the_reader_that_is_tested() -> None:

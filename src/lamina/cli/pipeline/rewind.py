@@ -170,7 +170,7 @@ def _shape(place: PipelinePlace, found: Rewind, choices: Mapping[str, OnSink]) -
             "checkpoint_epoch": target.checkpoint.epoch,
         },
         "changes": [
-            {"part": each.part, "name": each.name, "what": each.what} for each in found.changes
+            {"part": each.part, "name": each.name, "change": each.what} for each in found.changes
         ],
         "sinks": [_sink(sink, choices.get(sink.name)) for sink in found.survey.sinks],
     }
