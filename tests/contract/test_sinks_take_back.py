@@ -192,6 +192,40 @@ def test_a_process_that_was_paused_in_the_middle_changes_nothing_any_more(
         assert world.open().position().point == at(12)
 
 
+def test_a_process_that_was_paused_while_it_showed_rows_again_shows_no_more(
+    make: MakeWorld, output: Output
+) -> None:
+    """Meanwhile a newer one has finished that, and has taken the rows back once more."""
+
+    def forward(sink: Sink, *, generation: int) -> None:
+        here = sink.fence(generation, PIPELINE).point
+        if here is None or here.epoch < 6:
+            able(sink).truncate(output.publication(6, generation=generation), at(4))
+
+    class Pause(CutAt):
+        def __call__(self, call: str) -> None:
+            self.seen += 1
+            if self.seen == self.nth:
+                sink = world.open()
+                forward(sink, generation=3)
+                able(sink).truncate(output.publication(7, generation=3), at(1))
+                sink.publish(output.publication(8, generation=3))
+                sink.publish(output.publication(9, [[9]], generation=3))
+
+    def begun() -> World:
+        made = make()
+        able(filled(made, output)).truncate(output.publication(5), at(1))
+        return made
+
+    whole, world = CutAt(0), begun()
+    forward(world.open(whole), generation=2)
+    for nth in range(1, whole.seen + 1):
+        world = begun()
+        with suppress(Fenced, Refused):
+            forward(world.open(Pause(nth)), generation=2)
+        assert world.shown() == of(1, 9), f"paused at call {nth}"
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_any_order_of_epochs_and_rewinds(seed: int, world: World, output: Output) -> None:
     """Against a plain list of what was shown at each epoch."""

@@ -199,6 +199,15 @@ def test_from_its_decision_on_nothing_that_a_rewind_stands_on_can_be_forgotten(
     assert world.outcome() == EXPECTED
 
 
+def test_the_number_of_a_killed_rewind_is_not_used_again(world: World) -> None:
+    run(world)
+    with pytest.raises(Killed):
+        rewound(world, "3", bomb=Bomb("after REWIND", 1))
+    number = Checkpointer(world.store).history().epoch_max
+    assert number == head(world) + 1
+    assert rewound(world, "3").epoch == number + 1
+
+
 def test_every_place_is_killed_at(world: World) -> None:
     run(world)
     bomb = Bomb()

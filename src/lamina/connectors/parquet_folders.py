@@ -1,8 +1,8 @@
 """The folders of a Parquet sink that has taken rows back: put as its log says, again and again.
 
 Taking an epoch back gives its folder a name that readers pass over; nothing is deleted. Each name
-has the rewind that gave it, and a rewind renames all that is hidden. So a process that was paused
-in the middle finds none of its names any more once a newer rewind was arranged.
+has the rewind that gave it, so no name comes twice, and whoever claims the sink has done all that
+was decided before. So a process that was paused in the middle finds none of its names any more.
 """
 
 from __future__ import annotations
@@ -29,14 +29,11 @@ def arrange(files: Files, root: Path, rewinds: Rewinds, rename: Rename) -> None:
     """
     own = rewinds[-1].epoch
     ours = [each for each in _folders(files, root) if each.rewind <= own]
-    hidden = [each for each in ours if not is_shown(each.epoch, rewinds)]
-    back = [each for each in ours if not each.is_visible and is_shown(each.epoch, rewinds)]
-    for each in reversed(hidden):
-        target = EpochFolder(each.epoch, own, is_visible=False)
-        if each != target:
-            rename(root / each.name, root / target.name)
-    for each in back:
-        rename(root / each.name, root / EpochFolder(each.epoch, own, is_visible=True).name)
+    wrong = [each for each in ours if each.is_visible is not is_shown(each.epoch, rewinds)]
+    hides = [each for each in reversed(wrong) if each.is_visible]
+    for each in (*hides, *(each for each in wrong if not each.is_visible)):
+        target = EpochFolder(each.epoch, own, is_visible=not each.is_visible)
+        rename(root / each.name, root / target.name)
     files.sync(root)
 
 
