@@ -88,7 +88,7 @@ CHECKPOINTS: Section = {
     "import": Entry("checkpoints.import_", "import_command", "Import a LaminarDB checkpoint."),
 }
 STATE: Section = {
-    "inspect": Entry("state.inspect", "inspect_command", "Show keyed state as rows."),
+    "state": Entry("state.state", "state_command", "Show keyed state as rows."),
     "diff": Entry(
         "state.diff", "diff_command", "Show what differs between two epochs or checkpoints."
     ),
@@ -114,6 +114,9 @@ SECTIONS: Mapping[str, Section] = {
     "Log": LOG,
     "Tools": TOOLS,
 }
+ALIASES = {"inspect": "state"}
+"""Names that commands had before."""
+
 WAL: Section = {
     "list": Entry(
         "wal.list", "wal_list_command", "List the segments of the driver and of every core."
@@ -138,7 +141,7 @@ class LazyGroup(click.Group):
         return [*self._entries, *super().list_commands(context)]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        entry = self._entries.get(name)
+        entry = self._entries.get(name) or self._entries.get(ALIASES.get(name, ""))
         if entry is None:
             return super().get_command(context, name)
         found = getattr(import_module(f"lamina.cli.{entry.module}"), entry.attribute)

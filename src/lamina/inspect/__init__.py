@@ -6,7 +6,7 @@ places    which folder is the store, and which the home
 reach     which checkpoint and which COMMITs make up a state
 files     run files, fetched once and proven
 view      the state of every operator at one point
-where     rows by their keys
+where     rows by their keys; conditions: by what a person writes in SQL
 diff      what differs between two views: windows walks them, compare tells rows apart
 export    rows in a Parquet file
 spark_checkpoint  a checkpoint of Structured Streaming: spark_folder reads it, spark_state and

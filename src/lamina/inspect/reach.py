@@ -56,6 +56,24 @@ def reach(checkpointer: Checkpointer, at: At, home: Path | None) -> Reached:
     return _reach_epoch(checkpointer, epoch, _needed(home, f"epoch {epoch}"))
 
 
+def as_of(checkpointer: Checkpointer, milliseconds: int) -> CheckpointId:
+    """The newest checkpoint that was begun at or before a time, by the clock of who made it.
+
+    NotFound if there is none. For people: clocks decide nothing else.
+    """
+    found = checkpointer.history().checkpoints
+    before = [each for each in found if each.id.milliseconds <= milliseconds]
+    if not before:
+        first = min((each.id.milliseconds for each in found), default=None)
+        since = "there is no checkpoint yet" if first is None else "all checkpoints are younger"
+        raise NotFound(
+            f"there is no state of that time: {since}",
+            where=checkpointer.store.url,
+            advice="`lamina list` shows the checkpoints with their times",
+        )
+    return max(before, key=lambda each: (each.id.milliseconds, each.seq)).id
+
+
 def _whole(checkpoint: Committed) -> Reached:
     return Reached(checkpoint.epoch, checkpoint)
 

@@ -23,7 +23,11 @@ def parse_key(schema: StateSchema, given: Mapping[str, str | None]) -> dict[str,
 
     Bytes are text, or hex behind 0x; structs and lists are JSON; times are ISO 8601.
     """
-    return {name: _parsed(_field(schema, name), text) for name, text in given.items()}
+    return {
+        name: pa.scalar(None, field.type) if text is None else parse_value(field, text)
+        for name, text in given.items()
+        for field in [_field(schema, name)]
+    }
 
 
 def point_key(schema: StateSchema, where: Where) -> pa.RecordBatch | None:
@@ -70,22 +74,31 @@ def _column(field: pa.Field, value: Any) -> pa.Array:
         raise _no_value(field, value) from error
 
 
-def _parsed(field: pa.Field, text: str | None) -> pa.Scalar:
+def parse_value(field: pa.Field, text: str) -> pa.Scalar:
+    """One value of a column as a person types it."""
     kind = field.type
-    if text is None:
-        return pa.scalar(None, kind)
     try:
         if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
             is_hex = text.startswith(HEX)
             return pa.scalar(bytes.fromhex(text[2:]) if is_hex else text.encode(), kind)
         if types.is_nested(kind):
             return pa.scalar(json.loads(text), kind)
+        if types.is_timestamp(kind) and kind.tz is not None:
+            return _at(text, kind)
         return pa.scalar(text, pa.string()).cast(kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise _no_value(field, text) from error
 
 
+def _at(text: str, kind: pa.DataType) -> pa.Scalar:
+    """A time without a zone is in UTC."""
+    try:
+        return pa.scalar(text, pa.string()).cast(kind)
+    except pa.ArrowException:
+        return pa.scalar(f"{text}Z", pa.string()).cast(kind)
+
+
 def _no_value(field: pa.Field, value: Any) -> UsageError:
     return UsageError(
-        f"{str(value)[:80]!r} is not a value of the key column {field.name!r}: {field.type}"
+        f"{str(value)[:80]!r} is not a value of the column {field.name!r}: {field.type}"
     )

@@ -80,7 +80,7 @@ def check_no_pipeline(home: Owner, store: PipelineRecord | None) -> None:
     if owner:
         raise Refused(
             f"home and store belong to the pipeline {owner}",
-            advice="`lamina run` continues it; lamina.snapshot and `lamina inspect` read its state",
+            advice="`lamina run` continues it; lamina.snapshot and `lamina state` read its state",
         )
 
 

@@ -158,10 +158,10 @@ def home_documents(made: HomeAndStore) -> Iterator[tuple[str, Any]]:
 
 def state_documents(shop: Shop) -> Iterator[tuple[str, Any]]:
     for line in (
-        "inspect",
-        "inspect --count",
-        "inspect totals --count",
-        "inspect totals --limit 0",
+        "state",
+        "state --count",
+        "state totals --count",
+        "state totals --limit 0",
         "diff monday head totals --limit 0",
     ):
         command, *rest = line.split()

@@ -210,12 +210,19 @@ def test_runs_of_a_log_without_keys_are_named_so(tmp_path: Path) -> None:
         ("inspect shop totals --key day=today", 2, "date32"),
         ("inspect shop totals --key =1", 2, "COLUMN=VALUE"),
         ("inspect shop totals --key day=1 --key day=2", 2, "twice"),
-        ("inspect shop --key day=2025-11-01", 2, "need an OPERATOR"),
-        ("inspect shop --csv", 2, "need an OPERATOR"),
+        ("inspect shop --key day=2025-11-01", 2, "need a STREAM"),
+        ("inspect shop --csv", 2, "need a STREAM"),
         ("inspect shop totals --csv --json", 2, "exclude each other"),
         ("inspect shop totals --csv --count", 2, "exclude each other"),
         ("inspect shop totals --limit -1", 2, "-1"),
-        ("inspect", 2, "STORE"),
+        ("state", 2, "STORE"),
+        ("state shop totals --at 2 --as-of 2025-11-01", 2, "--at excludes --as-of"),
+        ("state shop totals --key day=2025-11-01 --where day=1", 2, "--where excludes --key"),
+        ("state shop --where day=1", 2, "need a STREAM"),
+        ("state shop totals --as-of yesterday", 2, "not a time in ISO 8601"),
+        ("state shop totals --as-of 2025-10-01", 3, "all checkpoints are younger"),
+        ("state shop totals --where orders+1=2", 2, "is not a column of this state"),
+        ("state nothing.sql", 3, "there is no such pipeline file"),
         ("diff shop 1", 2, "'B'"),
         ("diff shop 1 99", 3, "epoch 99"),
         ("diff shop 1 3 total", 3, "state, totals"),
@@ -272,3 +279,15 @@ def test_json_that_began_before_damage_was_met_is_still_one_document(
         assert result.exit_code == 4
         assert len(document["rows"]) == 3
         assert document["error"]["code"] == "LAM-3006"
+
+
+def test_as_of_a_time_it_is_the_newest_checkpoint_begun_by_then(shop: Shop) -> None:
+    for time, epoch in (("2025-11-01T12:27:40", 1), ("2025-11-01T12:28:39.999+00:00", 1)):
+        assert found(shop, "totals", "--as-of", time)["at"]["epoch"] == epoch, time
+    assert found(shop, "totals", "--as-of", "2025-11-01T13:29:00+01:00")["at"]["epoch"] == 3
+
+
+def test_inspect_is_the_name_that_state_had(shop: Shop) -> None:
+    now, before = (lamina(name, shop.folder, "totals") for name in ("state", "inspect"))
+    assert (now.exit_code, now.stdout) == (0, before.stdout)
+    assert "inspect" not in lamina("--help").stdout

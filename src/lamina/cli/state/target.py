@@ -1,4 +1,4 @@
-"""STORE, --base, --option and --home of `inspect` and `diff`: which keyed state they look at."""
+"""STORE or PIPELINE, --base, --option and --home: which keyed state a command looks at."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from lamina.cli.support.homes import HomeTarget, home_target
+from lamina.cli.support.places import place_of
 from lamina.cli.support.shapes import Shape
 from lamina.cli.support.target import Target, option_option, require_log
+from lamina.errors import NotFound
 from lamina.format.manifest_model import StateColumn
 from lamina.inspect import Archive, OperatorInfo, View
 from lamina.inspect.places import locate
@@ -36,16 +39,27 @@ def state_target(command: F) -> F:
     def run(
         store: str, base: str, option: Mapping[str, Any], home: str | None, **rest: Any
     ) -> None:
-        command(target=StateTarget(Target(store, base, option), home), **rest)
+        command(target=_target(store, base, option, home), **rest)
 
     for add in reversed(_options()):
         run = add(run)
     return run  # type: ignore[return-value]
 
 
+def _target(store: str, base: str, option: Mapping[str, Any], home: str | None) -> StateTarget:
+    """A pipeline file stands for its store, and for its home if that is there."""
+    if not store.endswith(".sql") or Path(store).is_dir():
+        return StateTarget(Target(store, base, option), home)
+    place = place_of(store, home)
+    if not place.file.exists():
+        raise NotFound("there is no such pipeline file", where=store)
+    has_home = home is not None or place.home.is_dir()
+    return StateTarget(Target(place.store, base, option), place.given_home if has_home else None)
+
+
 def _options() -> tuple[Callable[[Any], Any], ...]:
     return (
-        click.argument("store", metavar="STORE"),
+        click.argument("store", metavar="PIPELINE|STORE"),
         click.option(
             "--base",
             metavar="PATH",

@@ -1,8 +1,9 @@
-"""`lamina inspect`: the keyed state of an operator, at any checkpoint or epoch."""
+"""`lamina state`, also called `inspect`: keyed state at any checkpoint or epoch, as rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -32,17 +33,44 @@ from lamina.cli.support import shapes
 from lamina.cli.support.screen import Screen, json_option
 from lamina.cli.support.words import counted, size
 from lamina.inspect import OperatorInfo, View, parse_key
+from lamina.inspect.conditions import parse_condition
 from lamina.inspect.export import limited, write_parquet
+from lamina.inspect.reach import as_of
 from lamina.inspect.where import Where
+
+
+def _time(_context: click.Context, _parameter: click.Parameter, text: str | None) -> int | None:
+    """A time as milliseconds since 1970."""
+    if text is None:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter("not a time in ISO 8601, such as 2026-11-19T14:00:00") from None
+    return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+
 
 COLUMNS = ("OPERATOR", ">P", "KEY", "VALUE", ">ROWS STORED", ">KEYS", ">RUNS", ">SIZE")
 
 
-@click.command("inspect")
+@click.command("state")
 @state_target
-@click.argument("operator", metavar="[OPERATOR]", required=False)
+@click.argument("operator", metavar="[STREAM]", required=False)
 @click.option(
     "--at", metavar=REFERENCE, help="Which state to show; default: the newest checkpoint."
+)
+@click.option(
+    "--as-of",
+    "as_of_ms",
+    metavar="TIME",
+    callback=_time,
+    help="Show the newest checkpoint begun by this time (ISO 8601, UTC without a zone), by the "
+    "clocks of the processes that made them.",
+)
+@click.option(
+    "--where",
+    metavar="CONDITION",
+    help="Show only rows for which this holds: symbol = 'A' AND sum(volume) > 100.",
 )
 @click.option(
     "--key",
@@ -67,11 +95,13 @@ COLUMNS = ("OPERATOR", ">P", "KEY", "VALUE", ">ROWS STORED", ">KEYS", ">RUNS", "
     help="Write the rows to a new Parquet file.",
 )
 @json_option
-def inspect_command(
+def state_command(
     *,
     target: StateTarget,
     operator: str | None,
     at: str | None,
+    as_of_ms: int | None,
+    where: str | None,
     keys: Mapping[str, str | None],
     limit: int | None,
     count: bool,
@@ -81,22 +111,25 @@ def inspect_command(
 ) -> None:
     """Show keyed state as rows.
 
-    Shows the state of an OPERATOR in STORE; without one, lists the operators.
+    Shows the state of a STREAM of a PIPELINE file or a STORE; without a STREAM, lists those with
+    state. Columns are called by what they hold, as in the SELECT.
 
-    By default at the newest checkpoint; --at chooses another one or, with --home, any epoch that
-    the log still reaches ("head" is the last acknowledged one). Claims and changes nothing.
+    By default at the newest checkpoint; --at chooses another one or any epoch that the log of the
+    home still reaches ("head" is the last acknowledged one). Claims and changes nothing.
     """
     _check(
         (screen.as_json, as_csv, parquet is not None, count and not screen.as_json),
-        alone=operator is None and bool(keys or as_csv or parquet or limit is not None),
+        alone=operator is None
+        and bool(keys or as_csv or parquet or where is not None or limit is not None),
+        twice=(at is not None and as_of_ms is not None) or (where is not None and bool(keys)),
     )
     with opened(target) as archive:
-        view = archive.view(at)
+        view = archive.view(at if as_of_ms is None else as_of(archive.checkpointer, as_of_ms))
         place = shapes.place(archive.checkpointer) | {"at": view_shape(view)}
         if operator is None:
             _list(screen, view, place, count=count)
             return
-        asked = _Asked(screen, view, operator, keys, limit)
+        asked = _Asked(screen, view, operator, where or keys, limit)
         if count:
             _count(screen, asked, place)
         elif as_csv:
@@ -110,11 +143,13 @@ def inspect_command(
             _print(screen, asked)
 
 
-def _check(forms: tuple[bool, ...], *, alone: bool) -> None:
+def _check(forms: tuple[bool, ...], *, alone: bool, twice: bool) -> None:
     if sum(forms) > 1:
         raise click.UsageError("--json, --csv, --parquet and --count exclude each other")
     if alone:
-        raise click.UsageError("--key, --limit, --csv and --parquet need an OPERATOR")
+        raise click.UsageError("--where, --key, --limit, --csv and --parquet need a STREAM")
+    if twice:
+        raise click.UsageError("--at excludes --as-of, and --where excludes --key")
 
 
 class _Asked:
@@ -125,7 +160,7 @@ class _Asked:
         screen: Screen,
         view: View,
         operator: str,
-        keys: Mapping[str, str | None],
+        which: Mapping[str, str | None] | str,
         limit: int | None,
     ) -> None:
         self.view = view
@@ -139,7 +174,10 @@ class _Asked:
             self.schema = pa.schema([(column.name, pa.null()) for column in columns])
         else:
             self.schema = lists.columns.row
-            self._where = parse_key(lists.columns, keys) if keys else None
+            if isinstance(which, str):
+                self._where = parse_condition(lists.columns, which)
+            elif which:
+                self._where = parse_key(lists.columns, which)
 
     def all(self, report: Report = silent) -> Iterator[pa.RecordBatch]:
         return self.view.scan(self.info.name, self._where, report=report)
