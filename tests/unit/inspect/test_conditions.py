@@ -74,7 +74,7 @@ def test_a_condition_keeps_the_rows_that_it_holds_for(text: str, counts: list[in
     ],
 )
 def test_what_is_not_understood_is_named(text: str, said: str) -> None:
-    with pytest.raises(UsageError, match=".") as refused:
+    with pytest.raises(UsageError) as refused:
         parse_condition(SCHEMA, text)
     assert said in refused.value.message
     assert refused.value.advice or "not a value" in said
