@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import BinaryIO, Protocol, TypeVar
 
 from lamina.clock import Clock, new_writer_id
 from lamina.errors import DigestMismatch, SizeMismatch, UsageError
@@ -70,6 +70,18 @@ def download_into(store: Store, key: str, expected: Named, target: Path, clock: 
     """Stream the object into a file that appears only when it is proven whole."""
     with _appearing(target, clock) as partial:
         _twice(lambda: _fill(partial, store, key, expected))
+
+
+def append(file: BinaryIO, store: Store, key: str, expected: Named) -> None:
+    """Stream the object to the end of a file; it counts only when this returns."""
+    start = file.tell()
+
+    def fill() -> None:
+        file.seek(start)
+        file.truncate()
+        _read(store, key, expected, take=file.write)
+
+    _twice(fill)
 
 
 def write_into(data: bytes, target: Path, clock: Clock) -> None:

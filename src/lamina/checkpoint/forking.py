@@ -23,6 +23,7 @@ from lamina.checkpoint.transfer import (
     exist,
     is_same_place,
     mark_folders,
+    raw_manifest,
 )
 from lamina.checkpoint.verify import CheckpointReport, verify
 from lamina.errors import AlreadyExists, Corrupt, NotFound, Refused, UsageError
@@ -73,7 +74,7 @@ def fork_checkpoint(source: Checkpointer, id: CheckpointId, target: Checkpointer
     if begin is not None:
         mark_folders(target, begin, manifest)
         copy_manifest(source, id, target)
-        exist(source, begin, target)
+        exist(begin, manifest, raw_manifest(source, id), target)
     report = verify(target, (id,), sample=0.0).checkpoints[0]
     if not report.ok:
         problem = report.problems[0]

@@ -7,11 +7,13 @@ target is a base of its own: it may hold other copies, never a pipeline that run
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lamina.checkpoint import artifacts
+from lamina.checkpoint.artifacts import Digest
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.parallel import run_all
 from lamina.checkpoint.progress import Progress, Report, silent
@@ -45,15 +47,40 @@ def copy_checkpoint(
     if is_same_place(source, target):
         raise UsageError("source and target are the same", where=target.store.url)
     manifest = source.load_manifest(id)
+    return arrive(
+        target,
+        manifest,
+        raw_manifest(source, id),
+        source.store.url,
+        put_files=lambda: _copy_files(source, manifest, target, report),
+    )
+
+
+def raw_manifest(source: Checkpointer, id: CheckpointId) -> Digest:
+    """The manifest as bytes, as the commit log vouches for it."""
+    entry = source.find(id).entry
+    return Digest(entry.manifest_sha256, entry.manifest_size)
+
+
+def arrive(
+    target: Checkpointer,
+    manifest: CheckpointManifest,
+    raw: Digest,
+    origin: str,
+    *,
+    put_files: Callable[[], None],
+) -> CopyReport:
+    """Make it exist, by `place`, and read it back."""
+    id = manifest.checkpoint_id
     committed = target.history().find(id)
     if committed is None:
-        committed = _copy(source, manifest, target, report)
+        committed = place(target, manifest, raw, origin, put_files=put_files)
     verified = verify(target, (id,)).checkpoints[0]
     if not verified.ok:
         # Files lost at the target, or swept by a gc there before the log named them, come again;
         # wrong ones are not overwritten.
         with suppress(AlreadyExists):
-            _copy_files(source, manifest, target, report)
+            put_files()
         verified = verify(target, (id,)).checkpoints[0]
     if not verified.ok:
         raise Corrupt(
@@ -70,27 +97,37 @@ def is_same_place(source: Checkpointer, target: Checkpointer) -> bool:
     return same_store and source.paths.base == target.paths.base
 
 
-def _copy(
-    source: Checkpointer, manifest: CheckpointManifest, target: Checkpointer, report: Report
+def place(
+    target: Checkpointer,
+    manifest: CheckpointManifest,
+    raw: Digest,
+    origin: str,
+    *,
+    put_files: Callable[[], None],
 ) -> Committed:
-    begin = claim(target, manifest.checkpoint_id, source.store.url)
+    """Make a checkpoint of elsewhere exist at the target, once *put_files* has put its files.
+
+    *raw* is what its manifest is as bytes. It is found, and nothing put, if it exists already.
+    """
+    begin = claim(target, manifest.checkpoint_id, origin)
     if begin is None:
         return target.find(manifest.checkpoint_id)
     mark_folders(target, begin, manifest)
-    _copy_files(source, manifest, target, report)
-    return exist(source, begin, target)
+    put_files()
+    return exist(begin, manifest, raw, target)
 
 
-def exist(source: Checkpointer, begin: Begin, target: Checkpointer) -> Committed:
-    """The entry of the source in the log of the target: from here on the checkpoint is there."""
-    entry = source.find(begin.id).entry
+def exist(
+    begin: Begin, manifest: CheckpointManifest, raw: Digest, target: Checkpointer
+) -> Committed:
+    """An entry in the log of the target: from here on the checkpoint is there."""
     history = target.log.checkpoint(
         begin,
-        epoch=entry.epoch,
-        manifest_sha256=entry.manifest_sha256,
-        manifest_size=entry.manifest_size,
-        total_size=entry.total_size,
-        commit_digest=entry.commit_digest,
+        epoch=manifest.epoch,
+        manifest_sha256=raw.sha256,
+        manifest_size=raw.size,
+        total_size=manifest.total_size_bytes,
+        commit_digest=manifest.commit_digest,
     )
     committed = history.find(begin.id)
     if committed is None:

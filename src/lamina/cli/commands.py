@@ -85,7 +85,10 @@ CHECKPOINTS: Section = {
         "fork_command",
         "Let a second pipeline start from a checkpoint, by reference.",
     ),
-    "import": Entry("checkpoints.import_", "import_command", "Import a LaminarDB checkpoint."),
+    "export": Entry("checkpoints.export", "export_command", "Write a checkpoint to one tar file."),
+    "import": Entry(
+        "checkpoints.import_", "import_command", "Import an exported or a LaminarDB checkpoint."
+    ),
 }
 STATE: Section = {
     "state": Entry("state.state", "state_command", "Show keyed state as rows."),

@@ -182,13 +182,15 @@ def documents(pipeline: Pipeline, target: Path) -> Iterator[tuple[str, Any]]:
         f"delete {pipeline.ids[1]} --dry-run",
         "gc --retain 1 --yes",
         f"copy latest --to {target}",
+        f"export latest {target}.tar",
         f"doctor --store {target}/nothing",
     ]
     for line in asked:
         words = line.split()
         yield line, answer(lamina(*words, "--store", pipeline.root, "--json"))
-    line = f"import {GOLDEN / 'v1' / 'release-0.18'}"
-    yield line, answer(lamina(*line.split(), "--store", f"{target}-imported", "--json"))
+    for name, source in (("laminar", GOLDEN / "v1" / "release-0.18"), ("tar", f"{target}.tar")):
+        line = f"import {source}"
+        yield line, answer(lamina(*line.split(), "--store", f"{target}-{name}", "--json"))
 
 
 def test_every_field_of_every_answer_is_in_the_page(tmp_path: Path) -> None:
