@@ -23,6 +23,7 @@ from lamina.connectors.opening_tables import peek
 from lamina.connectors.table_sizes import is_sent_whole
 from lamina.engine.checked_code import check_code
 from lamina.front.costs import EVERY, files_of, pace_of
+from lamina.front.defaults import PARTITIONS
 from lamina.front.locate import PipelineLike, locate
 from lamina.front.places import PipelinePlace, require_spark
 from lamina.pipeline.blocks import keeps_state
@@ -73,6 +74,8 @@ def check(
     *,
     home: str | os.PathLike[str] | None = None,
     interval_s: float | None = None,
+    checkpoint_epochs: int = EVERY,
+    partitions: int = PARTITIONS,
     name: str = "",
     folder: str | os.PathLike[str] = "",
     spark: SparkSession | None = None,
@@ -81,20 +84,23 @@ def check(
     """What a pipeline will do; BadPipeline at the first thing that would not work.
 
     Nothing is run, claimed or changed. An existing SparkSession (*spark*) is used and left
-    unchanged, otherwise one is started; without Spark only the text is checked. *interval_s* is the
-    time between epochs for which requests are priced, if the home is in an object store.
+    unchanged, otherwise one is started; without Spark only the text is checked. *interval_s*,
+    *checkpoint_epochs* and *partitions* are those for which requests are priced, if the home is in
+    an object store.
     """
     place, model = locate(pipeline, home=home, name=name, folder=folder)
     model = place.read() if model is None else model
-    plan = read_plan(place, model, interval_s=interval_s)
+    plan = read_plan(place, model)
+    if place.remote:
+        plan["requests"] = price(
+            plan, place.remote, interval_s, every=checkpoint_epochs, partitions=partitions
+        )
     if with_spark:
         add_types(plan, place, model, spark=spark)
     return plan
 
 
-def read_plan(
-    place: PipelinePlace, pipeline: Pipeline, *, interval_s: float | None = None
-) -> Shape:
+def read_plan(place: PipelinePlace, pipeline: Pipeline) -> Shape:
     """What the text says, without Spark."""
     file = str(place.file)
     changing = changing_sources(pipeline, file=file)
@@ -105,7 +111,7 @@ def read_plan(
     streams = {name: stream_shape(pipeline, name, file) for name in order(pipeline, file=file)}
     _add_changes(streams.values(), changing)
     streams |= {name: _bad_rows(name, source) for name, source in bad_row_streams(pipeline).items()}
-    plan = {
+    return {
         "pipeline": place.name,
         "file": file,
         "checked_with_spark": False,
@@ -115,14 +121,15 @@ def read_plan(
         "sinks": sinks,
         "mode": REMOTE if place.remote else LOCAL,
         "lost": REMOTE_LOST if place.remote else LOST,
+        "requests": None,
     }
-    plan["requests"] = _requests(plan, place.remote, interval_s) if place.remote else None
-    return plan
 
 
-def _requests(plan: Shape, remote: str, interval_s: float | None) -> Shape:
+def price(
+    plan: Shape, remote: str, interval_s: float | None, *, every: int, partitions: int
+) -> Shape:
     """What a home in an object store asks of it in a month."""
-    return shape(remote, pace_of(interval_s, every=EVERY, files=files_of(plan)))
+    return shape(remote, pace_of(interval_s, every=every, files=files_of(plan, partitions)))
 
 
 def add_types(

@@ -23,7 +23,7 @@ def pace_of(interval_s: float | None, *, every: int, files: int) -> Pace:
     return Pace(interval_s, DECISION, checkpoint_epochs=every, checkpoint_files=files)
 
 
-def files_of(plan: Mapping[str, Any]) -> int:
+def files_of(plan: Mapping[str, Any], partitions: int = PARTITIONS) -> int:
     """At most: one for each partition of each state of a checked pipeline; a join has two."""
     kept = [stream for stream in plan["streams"] if stream.get("kept")]
-    return PARTITIONS * sum(2 if "join" in stream["kind"] else 1 for stream in kept)
+    return partitions * sum(2 if "join" in stream["kind"] else 1 for stream in kept)

@@ -64,8 +64,8 @@ class PipelineStatus:
     def requests(self) -> dict[str, Any] | None:
         """What its home in an object store asks of it in a month; None of a folder.
 
-        The interval is what the last process on this machine said, or else the default; 0 is as
-        fast as epochs come, which nobody can price.
+        How often is what the last process on this machine said, or else the default; an interval
+        of 0 is as fast as epochs come, which nobody can price.
         """
         interval_s = self.said.interval_ms / 1000 if self.said else None
         if not self.remote or interval_s == 0:
@@ -73,7 +73,9 @@ class PipelineStatus:
         manifest = self.rehearsal.state.manifest if self.rehearsal else None
         states = manifest.operators.values() if manifest else ()
         files = sum(len(state.partitions) for state in states)
-        return shape(self.remote, pace_of(interval_s, every=EVERY, files=files))
+        every = self.said.checkpoint_epochs if self.said else None
+        every = EVERY if every is None else every
+        return shape(self.remote, pace_of(interval_s, every=every, files=files))
 
 
 def look_up(

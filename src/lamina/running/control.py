@@ -83,6 +83,8 @@ class Status:
     why: str = ""  # it is held, has failed, or tries something again
     refused: str = ""  # why the last checkpoint that a person asked for was not made
     interval_ms: int = 0  # minimum time between epoch starts
+    checkpoint_epochs: int | None = None  # so many between checkpoints; 0: not by their number
+    first_epoch_ms: int = 0  # from the start of the process to its first new epoch; 0: none yet
     run: str = ""  # which run this is; empty: of a release that had no names for runs
 
     @property

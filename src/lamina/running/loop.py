@@ -118,6 +118,7 @@ class Loop:
         until: Until | None = None,
         interval_s: float = 0.0,
         peek: str = "",
+        checkpoint_epochs: int | None = None,
     ) -> None:
         """*peek* is the sink of which the watcher sees some rows of each epoch."""
         self._engine = engine
@@ -128,12 +129,17 @@ class Loop:
         self._until = until or Until()
         self._interval_s = interval_s
         self._peek = peek
+        self._checkpoint_epochs = checkpoint_epochs
         self._said_at = clock.monotonic()
 
     def run(self) -> Status:
         """Run to the end and say so; an end by an error is said by who made the presence."""
         saved = self._engine.report.checkpoint_epoch
-        self._say("running", saved_epoch=saved, interval_ms=round(self._interval_s * 1000))
+        pace = {
+            "interval_ms": round(self._interval_s * 1000),
+            "checkpoint_epochs": self._checkpoint_epochs,
+        }
+        self._say("running", saved_epoch=saved, **pace)
         self._watcher.recovered(self._engine.report)
         for note in self._engine.notes:
             self._watcher.note(note)
@@ -216,6 +222,7 @@ class Loop:
             keys=report.keys,
             rows_out=_added(status.rows_out, report.rows_out),
             why=self._engine.trouble,
+            first_epoch_ms=status.first_epoch_ms or self._here.age_ms(),
         )
         self._watcher.epoch(report)
         for note in report.notes:

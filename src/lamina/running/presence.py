@@ -44,6 +44,7 @@ class Presence:
         self.lock = lock
         self.status = Status(name, me.pid, me.host, "starting", now, now, run=new_writer_id(clock))
         self._clock = clock
+        self._began = clock.monotonic()
         self._listeners = [listener]
 
     def listen(self, listener: Callable[[Status], None]) -> None:
@@ -61,6 +62,10 @@ class Presence:
         write_status(self.home, self.status)
         for listener in self._listeners:
             listener(self.status)
+
+    def age_ms(self) -> int:
+        """Since the process took the lock: Spark is not started yet then."""
+        return max(round((self._clock.monotonic() - self._began) * 1000), 1)
 
     def is_asked(self, what: Ask) -> bool:
         return take_request(self.home, what, self.status.run)

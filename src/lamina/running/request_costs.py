@@ -60,8 +60,13 @@ class Requests:
         return asked / MILLION
 
 
-CHECKPOINT = Requests(puts=4, gets=12, lists=1)
-"""Of a checkpoint beside its files: begin.json, manifest, log entry, hint; and what is read."""
+CHECKPOINT = Requests(puts=9, gets=55, lists=8)
+"""Of a checkpoint beside its files, when three are kept: begin.json, manifest, two log entries with
+a hint each, and three pieces of the home's log; what gc reads to know what nobody names; listings.
+"""
+
+HISTORY = Requests(puts=1)
+"""With a checkpoint, once a minute at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,7 @@ class Pace:
         """All requests of thirty days."""
         epochs = MONTH_SECONDS / self.epoch_seconds
         saved = epochs / self.checkpoint_epochs if self.checkpoint_epochs else 0.0
-        checkpoint = CHECKPOINT + Requests(puts=self.checkpoint_files)
+        checkpoint = CHECKPOINT + HISTORY + Requests(puts=self.checkpoint_files)
         return self.epoch * epochs + checkpoint * saved
 
 

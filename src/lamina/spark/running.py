@@ -136,6 +136,7 @@ def run_here(
                 until=wanted.until,
                 interval_s=wanted.interval_s,
                 peek=wanted.peek,
+                checkpoint_epochs=wanted.engine.checkpoint_epochs,
             ).run()
     finally:
         engine.close()

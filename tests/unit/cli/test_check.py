@@ -63,7 +63,10 @@ def test_a_home_in_an_object_store_has_its_price(pipeline: Path) -> None:
     requests = answer(lamina("check", pipeline, *remote, "--json"))["requests"]
     epochs = 30 * 24 * 3600 / 20
     assert requests["epoch_seconds"] == 20
-    assert requests["puts_per_month"] == epochs + epochs / 10 * (4 + 2 * 2)
+    assert requests["puts_per_month"] == epochs + epochs / 10 * (10 + 2 * 2)
+    given = ("--checkpoint-epochs", "5", "--partitions", "8")
+    more = answer(lamina("check", pipeline, *remote, *given, "--json"))["requests"]
+    assert more["puts_per_month"] == epochs + epochs / 5 * (10 + 2 * 8)
     assert requests["store_class"] == "S3 Standard"
     said = lamina("check", pipeline, *remote).stdout
     assert f"about {requests['usd_per_month']:.2f} USD (S3 Standard" in said

@@ -270,6 +270,7 @@ def test_one_line_per_epoch_and_a_summary(
     assert lines[0] == "starting Spark for orders"
     assert lines[1] == "recovered: nothing yet, starting with epoch 1"
     assert lines[2] == "Spark is warming up: the first epochs are slower"
+    assert lines.pop(3).startswith("first new epoch 0.5 s after the start")
     assert lines[3].startswith(
         "epoch 1  100 rows  200 rows/s  out 7  watermark 2023-11-14T22:13:20"
     )

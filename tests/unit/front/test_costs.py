@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lamina.errors import UsageError
@@ -28,7 +30,16 @@ def test_requests_are_those_of_the_interval_of_the_last_run(
     assert found is not None
     assert found["epoch_seconds"] == seconds
     epochs = 30 * 24 * 3600 / seconds
-    assert found["puts_per_month"] == epochs + epochs / 10 * 4
+    assert found["puts_per_month"] == epochs + epochs / 10 * 10
+
+
+def test_checkpoints_are_those_of_the_last_run() -> None:
+    found = status(replace(said(10_000), checkpoint_epochs=100)).requests()
+    assert found is not None
+    assert found["puts_per_month"] == 259_200 + 2_592 * 10
+    never = status(replace(said(10_000), checkpoint_epochs=0)).requests()
+    assert never is not None
+    assert never["puts_per_month"] == 259_200
 
 
 def test_what_cannot_be_priced_is_not() -> None:

@@ -10,7 +10,9 @@ from lamina.cli.pipeline.check_tree import flow
 from lamina.cli.support.places import PipelinePlace, pipeline_argument
 from lamina.cli.support.screen import Screen, json_option, waiting
 from lamina.cli.support.shapes import Shape
-from lamina.front.check import add_types, read_plan
+from lamina.front.check import add_types, price, read_plan
+from lamina.front.costs import EVERY
+from lamina.front.defaults import PARTITIONS
 from lamina.running.request_costs import sentence
 
 NOT_CHECKED = "only Spark can tell:    types, functions, columns of state"
@@ -31,9 +33,27 @@ NOT_CHECKED = "only Spark can tell:    types, functions, columns of state"
     help="Time between epoch starts, as for `run`: what a home in an object store costs depends on "
     "it.  [default: 10]",
 )
+@click.option(
+    "--checkpoint-epochs",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Epochs between checkpoints, as for `run`: likewise.  [default: 10]",
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    metavar="P",
+    help="Number of partitions, as for `run`: likewise.  [default: 2]",
+)
 @json_option
 def check_command(
-    place: PipelinePlace, no_spark: bool, interval_s: float | None, screen: Screen
+    *,
+    place: PipelinePlace,
+    no_spark: bool,
+    interval_s: float | None,
+    checkpoint_epochs: int | None,
+    partitions: int | None,
+    screen: Screen,
 ) -> None:
     """Explain a pipeline and report what would not work.
 
@@ -42,7 +62,12 @@ def check_command(
     names line, column and what to do. Nothing is run, claimed or changed.
     """
     pipeline = place.read()
-    plan = read_plan(place, pipeline, interval_s=interval_s)
+    plan = read_plan(place, pipeline)
+    if place.remote:
+        every = EVERY if checkpoint_epochs is None else checkpoint_epochs
+        plan["requests"] = price(
+            plan, place.remote, interval_s, every=every, partitions=partitions or PARTITIONS
+        )
     if not screen.as_json:
         for line in _lines(plan):
             screen.line(line)

@@ -107,6 +107,8 @@ class Lines:
         before, self._status = self._status, status
         if status.phase == "starting":
             self._line(f"starting Spark for {status.pipeline}")
+        if status.first_epoch_ms and not (before and before.first_epoch_ms):
+            self._line(f"first new epoch {status.first_epoch_ms / 1000:.1f} s after the start")
         if status.why and not status.is_over and status.why != (before.why if before else ""):
             self._line(f"{'held' if status.phase == 'held' else 'trouble'}: {status.why}")
         if status.refused and status.refused != (before.refused if before else ""):

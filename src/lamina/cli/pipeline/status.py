@@ -192,6 +192,8 @@ def _lines(found: PipelineStatus) -> Iterator[tuple[str, str]]:
             f"at {utc(said.updated_ms)}: {counted(said.rows, 'row')} read, "
             f"{said.rows_per_s} rows/s, {said.late} late",
         )
+        if said.first_epoch_ms:
+            yield "first epoch", f"{said.first_epoch_ms / 1000:.1f} s after the start"
         if late_sides(said):
             yield "late", late_sides(said)
         if said.listings:
