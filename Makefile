@@ -69,7 +69,7 @@ $(DEMO_STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[spark,java]'
 	touch $(DEMO_STAMP)
 
-# The fault tests use strace and a loop-mounted ext4, those of a cluster network namespaces, others a MariaDB; where
+# The fault tests use strace and a loop-mounted ext4, those of a cluster network namespaces, others a MariaDB, that of the page Chromium; where
 # these cannot be had they are skipped and say so.
 system:
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
@@ -82,6 +82,9 @@ system:
 	  { apt-get update -qq && \
 	    apt-get install -y -qq --no-install-recommends mariadb-server-core mariadb-client-core; } >/dev/null \
 	  || echo "MariaDB cannot be installed here: its tests are skipped"; fi
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! command -v chromium >/dev/null; then \
+	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } >/dev/null \
+	  || echo "Chromium cannot be installed here: the test of the page in a browser is skipped"; fi
 
 # The Azure emulator comes from npm; where it cannot be had its tests are skipped and say so.
 azurite:

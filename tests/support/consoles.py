@@ -6,10 +6,12 @@ what a process says of itself is written by hand. No Spark.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,8 +24,10 @@ from lamina.console.context import Console
 from lamina.console.settings import Access
 from lamina.console.subjects import Subject, find_subjects
 from lamina.embedded.opening import open_home
+from lamina.format.epoch_row import EpochRow
 from lamina.recovery import RecoveryConfig
 from lamina.running.control import Status, this_process, write_status
+from lamina.running.history import HistoryWriter
 from lamina.running.presence import Presence, present
 from lamina.store import LocalStore
 from lamina.testing import ManualClock
@@ -125,6 +129,14 @@ class Project:
                     state.savepoint(mark)
         return self
 
+    def remember(self, name: str, epochs: range, *, end_ms: int, took_ms: int = 240) -> Project:
+        """The history of these epochs: the last is over at *end_ms*."""
+        writer = HistoryWriter(self.home(name), SystemClock())
+        for epoch in epochs:
+            writer.add(row_of(epoch, end_ms - (epochs[-1] - epoch) * 1000, took_ms))
+        writer.close()
+        return self
+
     def say(self, name: str, **changes: object) -> Status:
         """What its last process has left."""
         me = this_process()
@@ -146,12 +158,16 @@ class Project:
         return sorted((self.home(name) / folder).glob("*.wal"))
 
 
-def make_project(folder: Path, *, keys: int = 400, now_ms: int = START_MS) -> Project:
+def make_project(
+    folder: Path, *, epochs: int = 14, keys: int = 400, now_ms: int = START_MS
+) -> Project:
     """`orders` was killed, `billing` is damaged in store and log; `trades` may be run."""
     project = Project(folder)
     clock = ManualClock(seed=3, now_ms=now_ms)
-    project.add("trades", epochs=14, keys=keys, clock=clock)
+    project.add("trades", epochs=epochs, every=max(epochs // 5, 1), keys=keys, clock=clock)
+    project.remember("trades", range(1, epochs + 1), end_ms=clock.now_ms())
     project.add("orders", epochs=14)
+    project.remember("orders", range(1, 14), end_ms=START_MS + 240_000)
     project.say("orders", epoch=12, saved_epoch=12, rows=48_000, sinks={"lake": 12, "board": 9})
     project.add("billing", epochs=9, every=2)
     project.say("billing", phase="failed", epoch=8, why="the disk of the store was full")
@@ -163,7 +179,7 @@ def make_project(folder: Path, *, keys: int = 400, now_ms: int = START_MS) -> Pr
 
 
 @contextmanager
-def running(project: Project, name: str, *, epochs: int = 10**9) -> Iterator[Presence]:
+def running(project: Project, name: str, *, first: int = 15) -> Iterator[Presence]:
     """A process that has the home and says how it is going, a few times a second."""
     clock, stop, ready = SystemClock(), threading.Event(), threading.Event()
     seen: list[Presence] = []
@@ -171,11 +187,14 @@ def running(project: Project, name: str, *, epochs: int = 10**9) -> Iterator[Pre
     def run() -> None:
         with present(project.home(name), name, clock=clock) as here:
             seen.append(here)
-            for epoch in range(15, 15 + epochs):
-                _say(here, epoch)
+            writer = HistoryWriter(here.home, clock)
+            for epoch in count(first):
+                writer.add(row_of(epoch, clock.now_ms()))
+                _say(here, epoch, first - 1)
                 ready.set()
                 if clock.wait(0.3, stop):
                     break
+            writer.close()
             here.say("ended")
 
     thread = threading.Thread(target=run)
@@ -188,6 +207,33 @@ def running(project: Project, name: str, *, epochs: int = 10**9) -> Iterator[Pre
         thread.join()
 
 
+def row_of(epoch: int, time_ms: int, took_ms: int = 240) -> EpochRow:
+    """An epoch of a pipeline that goes up and down; every twentieth has a slow sink."""
+    wave = 1 + 0.35 * math.sin(epoch / 9) + 0.1 * math.sin(epoch * 2.3)
+    took_us = int(took_ms * 1000 * wave)
+    shares = {"plan": 0.06, "run": 0.62, "decide": 0.05, "commit": 0.08, "publish": 0.15}
+    phases = {name: int(took_us * share) for name, share in shares.items()}
+    if epoch % 20 == 0:
+        phases["publish"] *= 4
+    rows = int(4200 * wave)
+    return EpochRow(
+        epoch=epoch,
+        generation=1,
+        time_ms=time_ms,
+        took_us=sum(phases.values()) + took_us // 25,
+        waited_us=max(1_000_000 - took_us, 0),
+        phases_us=phases,
+        rows={"trades": rows, "quotes": rows * 2},
+        rows_out={"audit": rows, "board": rows // 90, "lake": rows // 300},
+        late=3 if epoch % 31 == 0 else 0,
+        watermark=(time_ms - int(5_000 + 2_500 * wave)) * 1000,
+        keys=900,
+        state_bytes=2_000_000 + 9_000 * epoch,
+        saved_epoch=epoch - epoch % 10,
+        sinks={"audit": epoch, "board": epoch, "lake": epoch - (epoch % 20 == 0)},
+    )
+
+
 def client(
     subjects: Sequence[Subject], access: Access | None = None, clock: Clock | None = None
 ) -> TestClient:
@@ -198,12 +244,12 @@ def client(
     )
 
 
-def _say(here: Presence, epoch: int) -> None:
+def _say(here: Presence, epoch: int, saved: int) -> None:
     rate = 4000 + 700 * (epoch % 5)
     here.say(
         "running",
         epoch=epoch,
-        saved_epoch=14,
+        saved_epoch=saved,
         rows=epoch * 4000,
         rows_per_s=rate,
         watermark=(here.status.updated_ms - 6_000) * 1000,

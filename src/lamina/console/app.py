@@ -20,7 +20,16 @@ from lamina.console.answers import status_of
 from lamina.console.context import Console
 from lamina.console.guard import Guard
 from lamina.console.live import Streams
-from lamina.console.pages import actions, checkpoints, difference, logs, overview, pipeline, state
+from lamina.console.pages import (
+    actions,
+    checkpoints,
+    difference,
+    epochs,
+    logs,
+    overview,
+    pipeline,
+    state,
+)
 from lamina.console.render import Pages
 from lamina.errors import LaminaError
 
@@ -45,6 +54,7 @@ def make_app(console: Console, streams: Streams | None = None) -> ASGIApp:
             *overview.routes(console, pages),
             *live.routes(console, opened),
             *pipeline.routes(console, pages),
+            *epochs.routes(console, pages),
             *checkpoints.routes(console, pages),
             *state.routes(console, pages),
             *difference.routes(console, pages),

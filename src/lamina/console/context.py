@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from lamina.clock import Clock, new_writer_id
 from lamina.console.jobs import Jobs
 from lamina.console.reading.catalog import Catalog
+from lamina.console.reading.epochs import Epochs
 from lamina.console.reading.logs import Logs
 from lamina.console.reading.look import Look, PipelineReader
 from lamina.console.reading.states import States
@@ -25,6 +26,7 @@ class Watched:
     catalog: Catalog
     states: States
     logs: Logs
+    epochs: Epochs
 
     def look(self) -> Look:
         return self.reader.look()
@@ -56,4 +58,6 @@ class Console:
 
 def _watched(subject: Subject, clock: Clock) -> Watched:
     reader = PipelineReader(subject, clock)
-    return Watched(subject, reader, Catalog(subject), States(subject), Logs(reader))
+    return Watched(
+        subject, reader, Catalog(subject), States(subject), Logs(reader), Epochs(subject, clock)
+    )

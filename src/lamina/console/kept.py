@@ -1,7 +1,7 @@
 """One value that is read anew when it is old: however many ask, one reads.
 
 Fresh        younger than *fresh_s*: as it is
-Stale        as it is, and it is read again in another thread
+Stale        another thread reads it again; whoever asks waits a moment for that, and no longer
 Too old      whoever asks waits for it
 
 A slow store makes pages old, never slow; a thousand readers cost it what one costs.
@@ -17,6 +17,7 @@ from lamina.clock import Clock
 
 T = TypeVar("T")
 STALE_FACTOR = 20
+MOMENT_S = 0.04
 
 
 class Kept(Generic[T]):
@@ -27,6 +28,7 @@ class Kept(Generic[T]):
         self._clock = clock
         self._fresh_s = fresh_s
         self._reading = threading.Lock()
+        self._renewed = threading.Event()
         self._value: T | None = None
         self._at: float | None = None
 
@@ -40,7 +42,7 @@ class Kept(Generic[T]):
         if age is not None and age <= self._fresh_s:
             return self._known()
         if age is not None and age <= self._fresh_s * STALE_FACTOR:
-            self.renew()
+            self.renew().wait(MOMENT_S)
             return self._known()
         with self._reading:
             age = self._age()
@@ -48,10 +50,15 @@ class Kept(Generic[T]):
                 self._load()
             return self._known()
 
-    def renew(self) -> None:
-        """Have it read in another thread, unless one does already."""
+    def renew(self) -> threading.Event:
+        """Have it read in another thread, unless one does already; set when that is over."""
         if self._reading.acquire(blocking=False):
-            threading.Thread(target=self._load_and_release, daemon=True).start()
+            self._renewed = threading.Event()
+            work = threading.Thread(
+                target=self._load_and_release, args=(self._renewed,), daemon=True
+            )
+            work.start()
+        return self._renewed
 
     def renew_if_stale(self) -> None:
         age = self._age()
@@ -62,11 +69,12 @@ class Kept(Generic[T]):
         """Whoever asks next reads it: something was changed."""
         self._at = None
 
-    def _load_and_release(self) -> None:
+    def _load_and_release(self, over: threading.Event) -> None:
         try:
             self._load()
         finally:
             self._reading.release()
+            over.set()
 
     def _load(self) -> None:
         self._value = self._read(self._value)

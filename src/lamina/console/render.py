@@ -18,6 +18,7 @@ from lamina.version import __version__
 
 TABS = (
     ("", "Pipeline"),
+    ("epochs", "Epochs"),
     ("checkpoints", "Checkpoints"),
     ("state", "State"),
     ("recovery", "Recovery"),

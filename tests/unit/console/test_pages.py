@@ -19,7 +19,7 @@ from lamina.running.control import Ask, is_asked
 from tests.support.command_line import make_pipeline, tree, without_rights
 from tests.support.consoles import HOSTILE, Project, client, make_project, running
 
-TABS = ("", "/checkpoints", "/state", "/diff", "/recovery", "/wal", "/verify")
+TABS = ("", "/epochs", "/checkpoints", "/state", "/diff", "/recovery", "/wal", "/verify")
 
 
 @pytest.fixture(scope="module")
@@ -407,3 +407,44 @@ def test_one_pipeline_is_shown_at_once(project: Project) -> None:
     with client((subject,)) as page:
         assert page.get("/", follow_redirects=False).headers["location"] == f"/p/{subject.key}"
         assert page.get("/?all").status_code == 200
+
+
+def test_the_history_is_shown_after_the_driver_died(page: TestClient) -> None:
+    html = page.get("/p/orders").text
+    said = text_of(html)
+    assert "The last epochs" in said
+    assert 'aria-label="The last 13 epochs by phase: ' in html
+    for plot in ("Rows a second", "Time of an epoch", "Lag of the watermark", "State"):
+        assert f'aria-label="{plot}: ' in html
+    epochs = text_of(page.get("/p/orders/epochs").text)
+    assert re.search(r"13 2025-11-01 12:30:\d\d [\d,]+", epochs)
+
+
+def test_epochs_are_shown_page_by_page(tmp_path: Path) -> None:
+    project = Project(tmp_path).add("orders", epochs=2, every=2, keys=10)
+    project.remember("orders", range(1, 131), end_ms=1_762_000_000_000)
+    with client(project.subjects()) as page:
+        seen: list[int] = []
+        path: str | None = "/p/orders/epochs"
+        while path is not None:
+            html = page.get(path).text
+            seen += [int(number) for number in re.findall(r'<tr id="e(\d+)">', html)]
+            following = re.search(r'rel="next" href="([^"]+)"', html)
+            path = following[1] if following else None
+        assert seen == list(range(130, 0, -1))
+        page.post("/p/orders/epochs", data={"form_token": form_token(page)})
+        finished(page, "/p/orders/jobs/history")
+        assert "All 130 epochs" in text_of(page.get("/p/orders/epochs").text)
+
+
+def test_a_damaged_history_is_said_and_the_rest_is_shown(tmp_path: Path) -> None:
+    project = Project(tmp_path).add("orders", epochs=2, every=2, keys=10)
+    project.remember("orders", range(1, 11), end_ms=1_762_000_000_000)
+    (file,) = (project.home("orders") / "history").iterdir()
+    file.write_bytes(file.read_bytes().replace(b'"epoch":4', b'"epoch":5', 1))
+    with client(project.subjects()) as page:
+        for path in ("/p/orders", "/p/orders/epochs"):
+            html = page.get(path).text
+            assert "a line of the history is torn or damaged" in html
+        left = re.findall(r'<tr id="e(\d+)">', html)
+        assert left == ["10", "9", "8", "7", "6", "5", "3", "2", "1"]

@@ -12,6 +12,8 @@ from lamina.console.drawing.svg import cut, join, picture, tag, titled
 
 WIDTH, HEIGHT, GAP_X, GAP_Y, MARGIN = 172, 60, 66, 22, 10
 BEND_HEIGHT = 18
+FITS = 1300
+"""What is not wider may be drawn a little smaller; what is wider is scrolled."""
 NAME_MAX, SAID_MAX = 20, 24
 
 
@@ -31,6 +33,7 @@ class Edge:
     target: str
     label: str = ""
     is_busy: bool = False
+    is_last: bool = False  # the label stands at its end, not where it begins
 
 
 def draw_graph(nodes: Sequence[Node], edges: Sequence[Edge], label: str) -> Markup:
@@ -47,9 +50,9 @@ def draw_graph(nodes: Sequence[Node], edges: Sequence[Edge], label: str) -> Mark
         if (edge.source, edge.target) in placed.routes
     ]
     boxes = [_node(node, centres[node.id], tall[node.id]) for node in nodes]
-    return picture(
-        width + 2 * MARGIN, height + 2 * MARGIN, label, join(lines), join(boxes), class_="graph"
-    )
+    size = width + 2 * MARGIN, height + 2 * MARGIN
+    fits = "graph fits" if size[0] <= FITS else "graph"
+    return picture(*size, label, join(lines), join(boxes), class_=fits)
 
 
 def _height(placed: Placed, layer: Sequence[str], tall: Mapping[str, int]) -> float:
@@ -87,10 +90,11 @@ def _edge(edge: Edge, route: Sequence[str], at: Mapping[str, tuple[float, float]
     if not edge.label:
         return line
     start_x, start_y = at[route[0]]
-    end_y = at[route[1]][1]
-    middle = start_x + WIDTH + GAP_X / 2, (start_y + end_y) / 2 - 5
-    text = tag("text", edge.label, x=middle[0], y=middle[1], class_="flow", text_anchor="middle")
-    return join([line, text])
+    x, y, anchor = start_x + WIDTH + 7, start_y - 6, "start"
+    if edge.is_last:
+        end_x, end_y = at[route[-1]]
+        x, y, anchor = end_x - 7, end_y - 6, "end"
+    return join([line, tag("text", edge.label, x=x, y=y, class_="flow", text_anchor=anchor)])
 
 
 def _node(node: Node, at: tuple[float, float], tall: int) -> Markup:

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from lamina.console.context import Console, Watched
 from lamina.console.drawing.graph import draw_graph
+from lamina.console.reading.epochs import Recent
 from lamina.console.reading.look import Look
-from lamina.console.render import Pages
+from lamina.console.render import Pages, address
+from lamina.console.views.epochs import errors_of, plots_of, rates_of, timeline_of
 from lamina.console.views.glance import Glance, glance_of
 from lamina.console.views.graph import describe, flow_of_look, graph_of
+from lamina.console.views.listing import newest_first
 from lamina.errors import LaminaError
+from lamina.format.epoch_row import EpochRow
 from lamina.format.manifest import CheckpointManifest
+from lamina.protocol.history import EMPTY
+
+TRIES = 5
 
 
 def routes(console: Console, pages: Pages) -> list[BaseRoute]:
     def show(request: Request) -> Response:
         watched = console.find(request.path_params["key"])
         look = watched.look()
-        glance = glance_of(look)
+        recent = watched.epochs.recent() if watched.subject.home else Recent()
+        glance = glance_of(look, recent.last)
         manifest = newest_manifest(watched, look)
         return pages.page(
             "pipeline.html",
@@ -30,7 +40,11 @@ def routes(console: Console, pages: Pages) -> list[BaseRoute]:
             live=True,
             look=look,
             glance=glance,
-            graph=_graph(look, glance, manifest),
+            graph=_graph(look, glance, manifest, recent.rows),
+            recent=recent,
+            timeline=timeline_of(recent.rows, lambda row: _epoch_address(watched, row)),
+            plots=plots_of(recent.rows),
+            sink_errors=errors_of(recent.rows),
             offsets=_offsets(look, manifest),
         )
 
@@ -41,32 +55,33 @@ def newest_manifest(watched: Watched, look: Look) -> CheckpointManifest | None:
     """Of the newest checkpoint that can be read, for its state and its names."""
     if look.rehearsal is not None and look.rehearsal.state.manifest is not None:
         return look.rehearsal.state.manifest
-    newest = look.history.newest if look.history else None
-    if newest is None:
-        return None
-    try:
-        return watched.catalog.open(newest).manifest
-    except LaminaError:
-        return None
+    for each in newest_first(look.history or EMPTY)[:TRIES]:
+        try:
+            return watched.catalog.open(each).manifest
+        except LaminaError:
+            continue  # the list of checkpoints says what is wrong with it
+    return None
 
 
-def _graph(look: Look, glance: Glance, manifest: CheckpointManifest | None) -> object:
+def _epoch_address(watched: Watched, row: EpochRow) -> str:
+    return address("p", watched.subject.key, "epochs", before=row.epoch + 1)
+
+
+def _graph(
+    look: Look,
+    glance: Glance,
+    manifest: CheckpointManifest | None,
+    rows: Sequence[EpochRow],
+) -> object:
     flow = flow_of_look(look, manifest)
     if flow is None or not flow.parts:
         return None
-    nodes, edges = graph_of(flow, glance, manifest, rates_of(look))
+    rates = rates_of(rows) if look.is_running else {}
+    nodes, edges = graph_of(flow, glance, manifest, rates)
     return {
         "picture": draw_graph(nodes, edges, describe(nodes, edges)),
         "is_guessed": flow.is_guessed,
     }
-
-
-def rates_of(look: Look) -> dict[str, float]:
-    """Rows a second, as far as the process says: of a pipeline with one source."""
-    own, state = look.own_status, look.rehearsal.state if look.rehearsal else None
-    if own is None or state is None or len(state.source_offsets) != 1:
-        return {}
-    return {f"source:{name}": float(own.rows_per_s) for name in state.source_offsets}
 
 
 def _offsets(

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from lamina.console.reading.look import Look
 from lamina.errors import Fenced, NotFound, StoreError, all_errors
+from lamina.format.epoch_row import EpochRow
 from lamina.running.control import Status
 
 BEHIND_MAX = 10
@@ -78,8 +79,8 @@ class Glance:
         return self.phase in ("running", "waiting", "held", "starting", "in use")
 
 
-def glance_of(look: Look) -> Glance:
-    """What a look says, in the fields of a card."""
+def glance_of(look: Look, last: EpochRow | None = None) -> Glance:
+    """What a look says, in the fields of a card; *last* is what the history knows best."""
     said, own = look.said, look.own_status
     newest = look.history.newest if look.history else None
     epoch = epoch_of(look)
@@ -97,7 +98,7 @@ def glance_of(look: Look) -> Glance:
         who=_who(look),
         epoch=epoch,
         watermark=watermark,
-        lag_s=_lag(look, watermark),
+        lag_s=_lag(look, watermark, last),
         saved_epoch=saved,
         unsaved=max(epoch - saved, 0),
         checkpoint_id=str(newest.id) if newest else "",
@@ -156,12 +157,14 @@ def _watermark(look: Look) -> int | None:
     return look.rehearsal.state.watermark if look.rehearsal else None
 
 
-def _lag(look: Look, watermark: int | None) -> float | None:
+def _lag(look: Look, watermark: int | None, last: EpochRow | None) -> float | None:
     """How far the watermark is behind the clock: now, or when it was last heard of."""
     if watermark is None:
         return None
     if look.holder is not None:
         at_ms: int | None = look.at_ms
+    elif last is not None:
+        at_ms = last.time_ms
     else:
         at_ms = look.said.updated_ms if look.said else None
     return None if at_ms is None else max(at_ms / 1000 - watermark / 1e6, 0.0)

@@ -10,7 +10,7 @@ from lamina.console.views.glance import Glance
 from lamina.console.views.words import short
 from lamina.format.manifest import CheckpointManifest
 from lamina.front.flow import SINK, SOURCE, Flow, Part, of_names
-from lamina.front.words import counted, size
+from lamina.front.words import size
 
 
 def flow_of_look(look: Look, manifest: CheckpointManifest | None) -> Flow | None:
@@ -40,24 +40,25 @@ def graph_of(
         holds = held.get(part.id, "")
         if part.kind == SINK and part.name in sinks:
             at = sinks[part.name]
-            behind = f", {counted(at.behind, 'epoch')} behind" if at.behind else ""
+            behind = f", {at.behind} behind" if at.behind else ""
             holds = f"epoch {at.epoch}{behind}"
         said = part.said or part.kind
         is_last = part.kind == SINK
         nodes.append(Node(part.id, part.kind, part.name, said, holds, is_last))
-    edges = [
-        Edge(source, part.id, *_flow(source, part, rates))
-        for part in flow.parts
-        for source in part.inputs
-    ]
+    labelled: set[str] = set()
+    edges = [_edge(source, part, rates, labelled) for part in flow.parts for source in part.inputs]
     return nodes, edges
 
 
-def _flow(source: str, part: Part, rates: Mapping[str, float]) -> tuple[str, bool]:
-    """Of edges from a source and to a sink it is known how much flows."""
+def _edge(source: str, part: Part, rates: Mapping[str, float], labelled: set[str]) -> Edge:
+    """Of edges from a source and to a sink it is known how much flows; each rate is said once."""
     known = source if source.startswith(f"{SOURCE}:") else part.id if part.kind == SINK else ""
     rate = rates.get(known)
-    return ("", False) if rate is None else (f"{short(rate)}/s", rate > 0)
+    if rate is None:
+        return Edge(source, part.id)
+    label = "" if known in labelled else f"{short(rate)}/s"
+    labelled.add(known)
+    return Edge(source, part.id, label, rate > 0, is_last=known == part.id)
 
 
 def _state_of(flow: Flow, manifest: CheckpointManifest | None) -> dict[str, str]:
