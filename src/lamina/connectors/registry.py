@@ -23,6 +23,9 @@ SOURCES = {
     "trades": "lamina.connectors.trades:TRADES",
     "nexmark": "lamina.connectors.nexmark:NEXMARK",
 }
+UNLISTED = {  # made by Lamina itself; nobody writes it into a pipeline
+    "structured_streaming_batches": "lamina.connectors.batches:KIND",
+}
 TABLES = {
     "parquet": "lamina.connectors.tables.file_kinds:PARQUET",
     "csv": "lamina.connectors.tables.file_kinds:CSV",
@@ -46,7 +49,7 @@ Kind = TypeVar("Kind", SourceKind, SinkKind, TableKind)
 
 def source_kind(name: str) -> SourceKind | None:
     """The kind of this name; None if there is none."""
-    return _find(SourceKind, SOURCES, name)
+    return _find(SourceKind, SOURCES | UNLISTED, name)
 
 
 def sink_kind(name: str) -> SinkKind | None:

@@ -6,9 +6,11 @@ runner       one stream, one epoch, one job; tasks is what runs in Spark's Pytho
 preflight    asks executors for versions, hashes and the home before anything is claimed
 session      a Spark of our own: java and class_archive start it
 internals    everything that is not part of Spark's public API, and nothing else
+bridge       the batches of a Structured Streaming query, to sinks
 failures     what a failed job means, in one line
 """
 
+from lamina.spark.bridge import BatchSink, sink
 from lamina.spark.running import run
 
-__all__ = ["run"]
+__all__ = ["BatchSink", "run", "sink"]
