@@ -145,13 +145,27 @@ def test_a_decision_that_is_refused_takes_what_ran_ahead_with_it(tmp_path: Path)
     assert world.outcome() == EXPECTED
 
 
-def test_of_large_runs_and_output_an_epoch_has_one_object_each(tmp_path: Path) -> None:
+def test_of_large_runs_and_output_each_task_puts_one_object_and_the_epoch_is_one(
+    tmp_path: Path,
+) -> None:
     world = Machines(tmp_path, carried=0)
+    counted = FaultyStore(world.objects)
+    world.objects = counted
     engine = world.open()
-    run_out(engine, epochs=2)
-    assert len(_keys(world.objects, EPOCHS)) >= 3, "a claim and two epochs"
-    assert _keys(world.objects, RUNS), "tasks put their runs"
-    assert _keys(world.objects, "staged"), "and their output"
+    run_out(engine, epochs=1)
+    for _ in range(2):
+        counted.calls.clear()
+        before = {folder: set(_keys(counted, folder)) for folder in (EPOCHS, RUNS, "staged")}
+        report = engine.step()
+        assert report is not None
+        made = {folder: set(_keys(counted, folder)) - there for folder, there in before.items()}
+        ranges = {key.split("/")[1] for key in made[RUNS]}
+        assert len(made[EPOCHS]) == counted.calls["put_if_absent"] == 1, "the decision"
+        assert 1 <= len(made[RUNS]) <= len(ranges) * len(world.plan.streams), "one of each task"
+        tasks = [key.rpartition("/")[2].rsplit("-", 2)[0] for key in made["staged"]]
+        assert len(tasks) == len(set(tasks)), "one of each task with output"
+        assert {file.path for file in report.staged} <= made["staged"], "and those between streams"
+        assert counted.calls["put"] == len(made[RUNS]) + len(made["staged"])
     kill(engine)
 
 
