@@ -27,8 +27,13 @@ CREATE SOURCE bid (p TIMESTAMP METADATA FROM 'epoch_time', bidder BIGINT, price 
   USING json OPTIONS (path 'in') WATERMARK p DELAY OF INTERVAL 0 SECONDS;
 CREATE STREAM bids AS SELECT bidder, price, p FROM bid;
 CREATE STREAM q12 AS
-  SELECT bidder, count(*) AS bid_count, window.start AS starttime, window.end AS endtime
-  FROM bid GROUP BY bidder, TUMBLE(p, INTERVAL 10 SECONDS) EMIT ON WINDOW CLOSE;
+  SELECT
+    bidder,
+    count(*) as bid_count,
+    window_start AS starttime,
+    window_end AS endtime
+  FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(p), INTERVAL '10' SECOND))
+  GROUP BY bidder, window_start, window_end EMIT ON WINDOW CLOSE;
 CREATE STREAM once AS SELECT DISTINCT ON (bidder) bidder, p FROM bid;
 CREATE SINK kept FROM bids USING parquet OPTIONS (path 'kept');
 CREATE SINK counted FROM q12 USING parquet OPTIONS (path 'counted');

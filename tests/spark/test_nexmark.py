@@ -2,7 +2,8 @@
 
 Words are Nexmark's own but for types and functions that Spark calls otherwise. Where q5 and q7 join
 a query with itself, they are by window functions over closed windows, and q7 also by top n, with
-updates. q11 is by sessions; DuckDB finds them as gaps and islands.
+updates; test_nexmark_joins.py has them as they are. q11 is by sessions; DuckDB finds them as gaps
+and islands.
 """
 
 from __future__ import annotations
@@ -88,9 +89,27 @@ EMIT ON UPDATE""",
     "q10": "SELECT *, date_format(dateTime, 'yyyy-MM-dd') AS day, date_format(dateTime, 'HH:mm') AS"
     " minute FROM bid",
     "q11": """
-SELECT bidder, count(*) AS bid_count, session_window.start AS starttime,
-       session_window.end AS endtime
-FROM bid GROUP BY bidder, SESSION(dateTime, INTERVAL 2 SECONDS) EMIT ON WINDOW CLOSE""",
+SELECT
+    B.bidder,
+    count(*) as bid_count,
+    SESSION_START(B.`dateTime`, INTERVAL '2' SECOND) as starttime,
+    SESSION_END(B.`dateTime`, INTERVAL '2' SECOND) as endtime
+FROM bid B
+GROUP BY B.bidder, SESSION(B.`dateTime`, INTERVAL '2' SECOND) EMIT ON WINDOW CLOSE""",
+    "q11_table": """
+SELECT bidder, count(*) AS bid_count, window_start AS starttime, window_end AS endtime
+FROM TABLE(SESSION(TABLE bid PARTITION BY bidder, DESCRIPTOR(dateTime), INTERVAL '2' SECOND))
+GROUP BY bidder, window_start, window_end EMIT ON WINDOW CLOSE""",
+    "q7_top": """
+SELECT window_end, auction, price, bidder FROM (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end
+                               ORDER BY price DESC, auction DESC, bidder DESC) AS rownum
+  FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(dateTime), INTERVAL '10' SECOND))
+) WHERE rownum <= 1 EMIT ON UPDATE""",
+    "q7_cumulated": """
+SELECT window_start, window_end, count(*) AS bids, sum(price) AS total
+FROM TABLE(CUMULATE(TABLE bid, DESCRIPTOR(dateTime), INTERVAL '2' SECOND, INTERVAL '10' SECOND))
+GROUP BY window_start, window_end EMIT ON WINDOW CLOSE""",
     "q11_gaps": """
 SELECT channel, session_window.end AS ends, count(*) AS bids, sum(price) AS total, max(price) AS
        highest
@@ -126,6 +145,13 @@ SELECT {key}, {what} FROM numbered GROUP BY {key}, number
 HAVING max(until) <= (SELECT max(dateTime) FROM bid) - INTERVAL 4 SECONDS""".format
 DUCK = {
     **BOTH,
+    "q7_cumulated": """
+WITH windows AS (
+  SELECT *, time_bucket(INTERVAL 10 SECONDS, dateTime) AS starts,
+         starts + INTERVAL (2 * n) SECONDS AS ends
+  FROM bid, range(1, 6) AS r(n))
+SELECT starts, ends, count(*), CAST(sum(price) AS BIGINT) FROM windows WHERE dateTime < ends
+AND ends <= (SELECT max(dateTime) FROM bid) - INTERVAL 4 SECONDS GROUP BY ALL""",
     "q11": ISLANDS(
         key="bidder",
         gap="INTERVAL 2 SECONDS",
@@ -184,7 +210,8 @@ SELECT auction, row_number() OVER (PARTITION BY auction ORDER BY price DESC, dat
        place, bidder, price, dateTime FROM bid QUALIFY place <= 10""",
     "q21": CHANNEL.format(extract="nullif(regexp_extract(url, '(&|^)channel_id=([^&]*)', 2), '')"),
 }
-KEYS = {"q5": 1, "q7": 1, "q15": 1, "q16": 2, "q17": 2, "q18": 2, "q19": 2}
+DUCK |= {"q11_table": DUCK["q11"], "q7_top": DUCK["q7"]}
+KEYS = {"q5": 1, "q7": 1, "q7_top": 1, "q15": 1, "q16": 2, "q17": 2, "q18": 2, "q19": 2}
 COLUMNS = (
     "auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, url STRING, dateTime TIMESTAMP,"
     " extra STRING"

@@ -8,6 +8,7 @@ average price of the last ten auctions of each seller, as it is now.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -42,17 +43,66 @@ SELECT seller, AVG(final) AS average FROM (
          row_number() OVER (PARTITION BY seller ORDER BY ended DESC, id DESC) AS place
   FROM ({winners}))
 WHERE place <= 10 GROUP BY seller"""
+HOPS = """TABLE(
+             HOP(TABLE bid, DESCRIPTOR(dateTime), INTERVAL '2' SECOND, INTERVAL '10' SECOND))"""
+HOPPED = """(
+  SELECT *, unnest(range(5)) AS back, time_bucket(INTERVAL 2 SECONDS, dateTime)
+         - INTERVAL (2 * back) SECONDS AS window_start,
+         window_start + INTERVAL 10 SECONDS AS window_end FROM bid)"""
+Q5 = """
+SELECT AuctionBids.auction, AuctionBids.num
+ FROM (
+   SELECT
+     auction,
+     count(*) AS num,
+     window_start AS starttime,
+     window_end AS endtime
+     FROM {hops}
+     GROUP BY auction, window_start, window_end
+ ) AS AuctionBids
+ JOIN (
+   SELECT
+     max(CountBids.num) AS maxn,
+     CountBids.starttime,
+     CountBids.endtime
+   FROM (
+     SELECT
+       count(*) AS num,
+       window_start AS starttime,
+       window_end AS endtime
+     FROM {hops}
+     GROUP BY auction, window_start, window_end
+     ) AS CountBids
+   GROUP BY CountBids.starttime, CountBids.endtime
+ ) AS MaxBids
+ ON AuctionBids.starttime = MaxBids.starttime AND
+    AuctionBids.endtime = MaxBids.endtime AND
+    AuctionBids.num >= MaxBids.maxn"""
 Q7 = """
 SELECT B.auction, B.price, B.bidder, B.dateTime FROM bid B
-JOIN (SELECT max(price) AS maxprice, {ends} AS dateTime FROM bid GROUP BY {window}) B1
-ON B.price = B1.maxprice WHERE B.dateTime BETWEEN B1.dateTime - INTERVAL '10' SECOND
-AND B1.dateTime"""
-Q8 = """
-SELECT P.id, P.name, P.starttime FROM (
-  SELECT id, name, {starts} AS starttime, {ends} AS endtime FROM person
-  GROUP BY id, name, {window}) P
 JOIN (
-  SELECT seller, {starts} AS starttime, {ends} AS endtime FROM auction GROUP BY seller, {window}) A
+  SELECT MAX(price) AS maxprice, window_end as dateTime
+  FROM {bids}
+  GROUP BY window_start, window_end
+) B1
+ON B.price = B1.maxprice
+WHERE B.dateTime BETWEEN B1.dateTime  - INTERVAL '10' SECOND AND B1.dateTime"""
+Q8 = """
+SELECT P.id, P.name, P.starttime
+FROM (
+  SELECT id, name,
+         window_start AS starttime,
+         window_end AS endtime
+  FROM {people}
+  GROUP BY id, name, window_start, window_end
+) P
+JOIN (
+  SELECT seller,
+         window_start AS starttime,
+         window_end AS endtime
+  FROM {auctions}
+  GROUP BY seller, window_start, window_end
+) A
 ON P.id = A.seller AND P.starttime = A.starttime AND P.endtime = A.endtime"""
 Q9 = """
 SELECT id, itemName, bidder, price, bid_dateTime FROM (
@@ -68,13 +118,17 @@ Q20 = """
 SELECT B.auction, B.bidder, B.price, B.dateTime AS bid_dateTime, A.itemName, A.seller, A.category
 FROM bid AS B INNER JOIN auction AS A ON B.auction = A.id WHERE A.category = 10"""
 TTL = "STATE TTL INTERVAL 1 DAY"
-SPARK_WINDOW = {
-    "starts": "window.start",
-    "ends": "window.end",
-    "window": "window(dateTime, '10 seconds')",
-}
-_BUCKET = "time_bucket(INTERVAL 10 SECONDS, dateTime)"
-DUCK_WINDOW = {"starts": _BUCKET, "ends": f"{_BUCKET} + INTERVAL 10 SECONDS", "window": _BUCKET}
+_TUMBLES = """TABLE(
+            TUMBLE(TABLE {}, DESCRIPTOR(dateTime), INTERVAL '10' SECOND))""".format
+_BUCKETS = """(
+  SELECT *, time_bucket(INTERVAL 10 SECONDS, dateTime) AS window_start,
+         window_start + INTERVAL 10 SECONDS AS window_end FROM {})""".format
+
+
+def _windows(of: Callable[[str], str]) -> dict[str, str]:
+    return {"bids": of("bid"), "people": of("person"), "auctions": of("auction")}
+
+
 QUERIES = {
     "q3": (Q3, f"{Q3} {TTL}"),
     **{
@@ -84,8 +138,9 @@ QUERIES = {
         )
         for name, text, by in (("q4", Q4, "category"), ("q6", Q6, "seller"))
     },
-    "q7": (Q7.format(**DUCK_WINDOW), Q7.format(**SPARK_WINDOW)),
-    "q8": (Q8.format(**DUCK_WINDOW), Q8.format(**SPARK_WINDOW)),
+    "q5": (Q5.format(hops=HOPPED), Q5.format(hops=HOPS)),
+    "q7": (Q7.format(**_windows(_BUCKETS)), Q7.format(**_windows(_TUMBLES))),
+    "q8": (Q8.format(**_windows(_BUCKETS)), Q8.format(**_windows(_TUMBLES))),
     "q9": (
         Q9.format(ttl="", first="-epoch_us(B.dateTime)"),
         Q9.format(ttl=TTL, first="-unix_micros(B.dateTime)") + " EMIT ON UPDATE",

@@ -33,6 +33,7 @@ from lamina.pipeline.subqueries import joins_of, read_subqueries, without
 from lamina.pipeline.table_joins import check_ttl, with_table
 from lamina.pipeline.tokens import Script, read_script
 from lamina.pipeline.variables import within
+from lamina.pipeline.window_columns import has_windows, over_windows
 
 _SETS = ("EXCEPT", "INTERSECT", "MINUS")
 _DEPTH_MAX = 50
@@ -78,7 +79,7 @@ class _Query:
         words = self._script().words
         if sign(words, 0) != "SELECT" or any(word.upper == "SELECT" for word in words[1:]):
             return True
-        return has_joins(words)
+        return has_joins(words) or has_windows(words)
 
     def blocks(self) -> Iterator[Stream]:
         """This query as blocks: the last one has its name."""
@@ -97,7 +98,7 @@ class _Query:
             yield from self._union(script, words, parts, scope)
             return
         block = self._cut(script, self.stream.name, words, scope)
-        text = self._over_groups(block, scope)
+        text = over_windows(self._script_of(block)) or self._over_groups(block, scope)
         if text is not None:
             yield from _Query(replace(block, select=text), self.file, self.depth).blocks()
             return

@@ -43,7 +43,7 @@ def read_grouping(
     if not words:
         return Grouping()
     if len(words) == 1 and words[0].upper == "ALL" and not words[0].is_quoted:
-        return Grouping(tuple(item for item in items if _is_key(item, own)), every=words[0])
+        return Grouping(tuple(item for item in items if is_key(item, own)), every=words[0])
     kind = sign(words, len(words) - 1)
     if sign(words, len(words) - 2) == "WITH" and kind in ("ROLLUP", "CUBE"):
         parts = [_analytic(kind, [(each,) for each in _listed(script, words[:-2])])]
@@ -58,7 +58,7 @@ def read_grouping(
     return Grouping(tuple(keys.values()), _places(script, words, sets, list(keys)))
 
 
-def _is_key(words: Words, own: Collection[str]) -> bool:
+def is_key(words: Words, own: Collection[str]) -> bool:
     """Whether GROUP BY ALL groups by an item; by a constant there is nothing to group."""
     named = (words[index].text.lower() for index, _ in calls(words))
     has_aggregate = any(name in AGGREGATES or name in REFUSED or name in own for name in named)

@@ -29,6 +29,10 @@ from lamina.pipeline.ranks import Ranked
 from lamina.pipeline.refused_words import refuse_others
 from lamina.pipeline.tokens import Script, Word, read_script
 
+_TABLES = (
+    "FROM has names of sources, streams and tables, and subqueries, each with a name behind it or "
+    "without; and TUMBLE, HOP, CUMULATE and SESSION of one of them"
+)
 CLAUSES = ("FROM", "WHERE", "GROUP BY", "HAVING", "QUALIFY")
 
 
@@ -147,7 +151,7 @@ def _read(
     refuse_others(script, given, words, _inside(clauses["FROM"], joins))
     tables = _tables(script, clauses["FROM"], joins, names, dict(scope))
     distinct, on, listed = _distinct(script, clauses["SELECT"], order)
-    items = tuple(_item(script, item) for item in _by_comma(script, listed, words[0]))
+    items = tuple(read_item(script, item) for item in _by_comma(script, listed, words[0]))
     overs = tuple(read_overs(words, tables.inner))
     ranks = Ranks()
     if overs or clauses["QUALIFY"]:
@@ -305,12 +309,10 @@ def _table(
     end = next(more, len(words))
     table, rest = words[0], words[close + 1 : end]
     if (not table.is_name and not inner) or any(word.upper == "," for word in rest):
-        raise script.bad(
-            "a stream reads FROM one source or stream", table, "Joins are not supported yet"
-        )
+        raise script.bad("a source, a stream or a subquery is expected in FROM", table, _TABLES)
     named = rest[1:] if rest and rest[0].upper == "AS" else rest
     for word in named[1:] if named and named[0].is_name else named[:1]:
-        raise script.bad(f"{word.text!r} is not known after FROM {table.text}", word)
+        raise script.bad(f"{word.text!r} is not known after FROM {table.text}", word, _TABLES)
     if rest and not named:
         raise script.bad("a name follows AS", rest[0])
     alias = named[0] if named else None
@@ -330,7 +332,7 @@ def _by_comma(script: Script, words: tuple[Word, ...], first: Word) -> Iterator[
             start = index + 1
 
 
-def _item(script: Script, words: tuple[Word, ...]) -> Item:
+def read_item(script: Script, words: tuple[Word, ...]) -> Item:
     """An expression and its name: `x AS n`, `x n`, or none."""
     named = next((i for i, w in enumerate(words) if w.upper == "AS" and w.depth == 0), None)
     if named is None:

@@ -21,6 +21,7 @@ from lamina.pipeline.joins import JoinClause, Joins, Table, has_joins, read_join
 from lamina.pipeline.model import JoinKind
 from lamina.pipeline.select import quoted
 from lamina.pipeline.tokens import Script, Word
+from lamina.pipeline.window_tables import opens_window_table
 
 _QUERIES = ("SELECT", "WITH")
 _ENDS = (
@@ -53,7 +54,7 @@ class Subquery:
 def read_subqueries(script: Script) -> tuple[Subquery, ...]:
     """The parts of its WHERE that are joins; what else has a query inside is refused elsewhere."""
     found = []
-    for part in conjuncts(_part(script.words, "WHERE")):
+    for part in conjuncts(clause_of(script.words, "WHERE")):
         asked = _subquery(part)
         if asked is not None:
             found.append(asked)
@@ -69,16 +70,16 @@ def read_subqueries(script: Script) -> tuple[Subquery, ...]:
     return tuple(found)
 
 
-def _part(words: Words, name: str) -> Words:
+def clause_of(words: Words, name: str) -> Words:
     """What follows FROM or WHERE in a SELECT."""
-    marks = list(_marks(words))
+    marks = list(clause_marks(words))
     at = next((i for i, mark in enumerate(marks) if sign(words, mark) == name), None)
     if at is None:
         return ()
     return words[marks[at] + 1 : (*marks, len(words))[at + 1]]
 
 
-def _marks(words: Words) -> Iterator[int]:
+def clause_marks(words: Words) -> Iterator[int]:
     """Where the clauses of a SELECT begin."""
     for index, word in enumerate(words):
         if word.depth != words[0].depth or after_dot(words, index):
@@ -110,6 +111,10 @@ def _subquery(part: Words) -> Subquery | None:
     return None
 
 
+def _has_windows(words: Words) -> bool:
+    return any(opens_window_table(words, index) for index in range(len(words)))
+
+
 def _kind(is_not: bool) -> JoinKind:
     return JoinKind.ANTI if is_not else JoinKind.SEMI
 
@@ -131,7 +136,7 @@ def without(script: Script, found: Collection[Subquery]) -> str:
 
 def joins_of(script: Script, found: Collection[Subquery], own: frozenset[str]) -> Joins:
     """The joins of FROM, and then those that the subqueries are; *own* names own aggregates."""
-    words = _part(script.words, "FROM")
+    words = clause_of(script.words, "FROM")
     first, clauses = read_joins(script, words) or (
         read_table(script, words, words[0], unnamed="subquery"),
         (),
@@ -171,14 +176,15 @@ class _Reading:
         words = self.of.inner
         if sign(words, 0) != "SELECT":
             return None
-        marks = list(_marks(words))
+        marks = list(clause_marks(words))
         if [sign(words, i) for i in marks] not in (["FROM"], ["FROM", "WHERE"]):
             return None
         listed, end = words[1 : marks[0]], (*marks, len(words))[1]
         if sign(listed, 0) in ("DISTINCT", "ALL") and sign(listed, 1) not in (",", "."):
             listed = listed[1:]
         makes_rows = any(word.upper in (*_MAKES_ROWS, "OVER", "ON") for word in listed)
-        if not listed or makes_rows or has_aggregate(listed, self.own) or has_joins(words):
+        is_plain = not makes_rows and not has_joins(words) and not _has_windows(words)
+        if not listed or not is_plain or has_aggregate(listed, self.own):
             return None
         return by_comma(listed), words[marks[0] + 1 : end], words[end + 1 :]
 
@@ -190,7 +196,7 @@ class _Reading:
                 raise self._bad(f"{word.text}.{words[index + 2].text}", word)
         if self.of.is_exists:
             raise self._bad("EXISTS", words[0])
-        marks = [i for i in _marks(words) if sign(words, i) == "FROM"]
+        marks = [i for i in clause_marks(words) if sign(words, i) == "FROM"]
         if sign(words, 0) != "SELECT" or not marks:
             raise self._bad(words[0].upper, words[0])
         names = []
