@@ -32,6 +32,8 @@ ALGEBRAIC = {
     "skewness_filtered": "skewness(d) FILTER (WHERE t > 0)",
     "kurtosis_filtered": "kurtosis(d) FILTER (WHERE t > 0)",
     "least": "any_value(s)",
+    **{f"try_sum_{c}": f"try_sum({c})" for c in "tien"},
+    **{f"try_avg_{c}": f"try_avg({c})" for c in "tilen"},
 }
 
 
@@ -72,6 +74,15 @@ EXACT = {
             [("0", "t"), ("0.1", "n DESC"), ("array(0.5, 0.75, 1)", "l"), ("0.5", "d ASC")]
         )
     },
+}
+JOINED = {
+    # No two rows have the same `w`.
+    "joined": "string_agg(s, ', ') WITHIN GROUP (ORDER BY w)",
+    "backwards": "listagg(s, '{}') WITHIN GROUP (ORDER BY w DESC) FILTER (WHERE b)",
+    "once": "string_agg(DISTINCT s, '/') WITHIN GROUP (ORDER BY s DESC)",
+    "glued": "upper(string_agg(CAST(g AS STRING)) WITHIN GROUP (ORDER BY CAST(g AS STRING)))",
+    **{f"mode_{c}": f"mode({c}, true)" for c in "gtsnb"},
+    "mode_some": "mode(s, true) FILTER (WHERE b)",
 }
 SKETCHED = {
     **{f"approx_{c}": f"percentile_approx({c}, 0.3)" for c in "tilmde"},
@@ -140,6 +151,7 @@ QUERIES = {  # what is asked of us, and of Spark
         "3650 days",
     ),
     "percentiles of windows": asked(EXACT, {}, "36500 days"),
+    "texts of windows": asked(JOINED, {}, "36500 days"),
     # Times come back to the microsecond, decimals to the digit.
     "small sketches": asked(
         SKETCHED,
@@ -166,7 +178,7 @@ def outputs(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Together:
     read = f"({COLUMNS}) USING parquet OPTIONS (path 'in')"
     head = f"CREATE SOURCE t {read};\nCREATE SOURCE timed {read} {NEVER_LATE};\n"
     together = Together(head, [(ours, "EMIT ON UPDATE") for ours, _ in QUERIES.values()])
-    together.run(Run(spark, place, partitions=2))
+    together.run_with_a_kill(Run(spark, place, partitions=2), then=4)
     for view in ("t", "timed"):
         spark.read.schema(COLUMNS).parquet(place.source).createOrReplaceTempView(view)
     return together

@@ -52,7 +52,7 @@ def outputs(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Together:
     rows = rows_of(23, 240)
     place.put_json([rows[:130], rows[130:140], rows[140:]])
     together = Together(SOURCE, [(query, EMIT) for query, _ in QUERIES])
-    together.run(Run(spark, place, partitions=2))
+    together.run_with_a_kill(Run(spark, place, partitions=2), then=4)
     spark.read.schema(COLUMNS).json(place.source).createOrReplaceTempView("t")
     return together
 

@@ -83,7 +83,8 @@ def test_queries_inside_expressions_equal_one_batch(spark: Any, tmp_path: Path) 
     put_tables(tmp_path)
     emits = {**EMITS, **dict.fromkeys(CHANGES, "EMIT CHANGES")}
     together = Together(HEAD, [(query, emits.get(n, "")) for n, query in QUERIES.items()])
-    together.run(Run(spark, Place(tmp_path), 1, drain=True, variables={"NAME": "a"}))
+    run = Run(spark, Place(tmp_path), 2, drain=True, variables={"NAME": "a"})
+    together.run_with_a_kill(run, then=4)
     views(spark, tmp_path, payments=False)
     for number, (name, query) in enumerate(QUERIES.items()):
         rows = together.latest(number, 1) if name == "groups" else together.rows(number)

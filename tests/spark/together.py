@@ -10,9 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from lamina.pipeline import Pipeline, parse_pipeline
 from lamina.pipeline.model import DeclaredSink, Option
+from lamina.testing.faulty import Killed
+from tests.engine.pipelines import Bomb
 from tests.spark.changes import Epochs
 from tests.spark.running import FILE, Run, plain
 
@@ -33,6 +36,12 @@ class Together:
 
     def run(self, run: Run) -> None:
         run.run(self._pipeline(run))
+
+    def run_with_a_kill(self, run: Run, *, then: int) -> None:
+        """Killed in its second epoch, and gone on with by *then* partitions."""
+        with pytest.raises(Killed):
+            self.run(replace(run, fail_point=Bomb("before COMMIT", 2)))
+        self.run(replace(run, partitions=then))
 
     def _pipeline(self, run: Run) -> Pipeline:
         pipeline = parse_pipeline(self._text, run.variables, file=FILE)

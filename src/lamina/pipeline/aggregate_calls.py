@@ -11,8 +11,17 @@ from lamina.pipeline.aggregate_lists import limit_around
 from lamina.pipeline.aggregate_model import Asked, Own, Part, Refusal
 from lamina.pipeline.aggregate_percentiles import WITHIN_GROUP
 from lamina.pipeline.aggregate_python import own_over_changes, row_of
+from lamina.pipeline.aggregate_texts import JOINED, PAIR, TEXT
 from lamina.pipeline.aggregates import AGGREGATES, REFUSED, of_one_row
-from lamina.pipeline.expressions import Words, after_dot, by_comma, calls, closing, sign
+from lamina.pipeline.expressions import (
+    Words,
+    after_dot,
+    by_comma,
+    calls,
+    closing,
+    is_reference,
+    sign,
+)
 from lamina.pipeline.key_types import refused_value
 from lamina.pipeline.keys import Names
 from lamina.pipeline.model import DeclaredFunction
@@ -165,14 +174,24 @@ class AggregateCalls:
         if words[index].text.lower() in WITHIN_GROUP:
             close, values, descending = self._within_group(words, index, close)
             arguments.insert(0, values)
+        order: Words = ()
+        is_joined = words[index].text.lower() in JOINED
+        if is_joined and sign(words, close + 1) == "WITHIN":
+            close, order, descending = self._within_group(words, index, close)
+        between = "''"
+        if is_joined and len(arguments) > 1:
+            between = self._between(arguments.pop(), words[index])
         end, condition = _filter_after(words, close)
         end = self._nulls_after(words, index, end)
         call = self._call(arguments, condition)
+        if is_joined:
+            call = self._joined(words[index], call, order, is_distinct=is_distinct)
         is_distinct = is_distinct and words[index].text.lower() not in _SAME_IF_DISTINCT
         if is_distinct and not (self._over_changes or self._in_sessions):
             call = replace(call, distinct=self._distinct_values(words[index], call))
         limit, is_last = limit_around(words, index, end)
         asked = self._asked(call, limit, descending=descending or is_last)
+        asked = replace(asked, between=between)
         return self._over_partials(words[index], call, asked, is_distinct=is_distinct), end
 
     def count_rows(self) -> str:
@@ -192,6 +211,29 @@ class AggregateCalls:
         if direction in ("ASC", "DESC"):
             values = values[:-1]
         return end, values, direction == "DESC"
+
+    def _between(self, words: Words, word: Word) -> str:
+        """The separator of string_agg()."""
+        if any(is_reference(words, index) for index in range(len(words))):
+            message = f"{word.text.lower()}() with a separator that is not a constant"
+            raise self._script.bad(message, words[0], "Write a text in quotes")
+        return self._script.slice(words)
+
+    def _joined(self, word: Word, call: _Call, order: Words, *, is_distinct: bool) -> _Call:
+        """string_agg(x): its values are texts, or texts with what they are ordered by."""
+        if len(call.arguments) != 1:
+            return call  # refused as of too many
+        name, (value,), (said,) = word.text.lower(), call.arguments, call.spelled
+        if self._type_of(f"({value})") == "binary":
+            message = f"{name}() of type binary"
+            raise self._script.bad(message, word, f"Write {name}(hex(x), ', ')")
+        by = self._names.spelled(order) if order else ""
+        if is_distinct and by not in ("", said):
+            message = f"{name}(DISTINCT ...) ordered by something else than its values"
+            raise self._script.bad(message, order[0], f"Order by {value}")
+        template = PAIR if order and not is_distinct else TEXT
+        texts = template.format(value, self._script.slice(order)), template.format(said, by)
+        return replace(call, arguments=texts[:1], spelled=texts[1:])
 
     def _asked(self, call: _Call, limit: int | None, *, descending: bool) -> Asked:
         unfiltered = _Call(call.arguments, call.spelled)
@@ -254,7 +296,7 @@ class AggregateCalls:
         if row.arguments is not None and len(call.arguments) != row.arguments:
             given = len(call.arguments)
             message = f"{name}() takes {row.arguments} arguments; it was given {given}"
-            raise self._script.bad(message, word)
+            raise self._script.bad(message, word, "See the functions of Spark SQL")
         known = row.made(asked)
         where = "a stream"
         if self._over_changes and not isinstance(known, Refusal):
@@ -275,7 +317,8 @@ class AggregateCalls:
             kind = asked.type_of(part.columns[-1])
             reason = refused_value(part.merge, kind)
             if reason is not None:
-                raise self._script.bad(f"{name}() of type {kind}: {reason}", word)
+                advice = "Keep numbers, texts or times: CAST, or take a field of it"
+                raise self._script.bad(f"{name}() of type {kind}: {reason}", word, advice)
         columns = [column for part in known.parts for column in self._columns(part, call)]
         return f"({known.final.format(*columns)})"
 
@@ -305,22 +348,25 @@ class AggregateCalls:
         if after_dot(words, index):
             raise self._script.bad(f"{name}() with a schema before it", call, "Leave it out")
         if name in REFUSED:
-            raise self._script.bad(f"{name}() in a stream: {REFUSED[name]}", call)
+            known = REFUSED[name]
+            raise self._script.bad(f"{name}() in a stream: {known.reason}", call, known.advice)
         if name not in self._rows:
             raise self._script.bad(
                 f"{name}() cannot be kept as state yet",
                 call,
-                f"There are {', '.join(sorted(self._rows))}",
+                f"There are {', '.join(sorted(self._rows))}, and aggregates of your own in Python: "
+                "CREATE AGGREGATE FUNCTION",
             )
         if not inner:
-            raise self._script.bad(f"{name}() has no argument", call)
+            raise self._script.bad(f"{name}() has no argument", call, f"Write {name}(x)")
         if inner[0].upper == "DISTINCT" and sign(inner, 1) == "*":
             raise self._script.bad(
                 f"{name}(DISTINCT *): name the columns", inner[0], "Rows with a null do not count"
             )
         nested = self.first(inner)
         if nested is not None:
-            raise self._script.bad("an aggregate inside an aggregate", inner[nested])
+            advice = "Compute the inner one in a subquery: FROM (SELECT ... GROUP BY ...)"
+            raise self._script.bad("an aggregate inside an aggregate", inner[nested], advice)
 
 
 _SAME_IF_DISTINCT = ("min", "max", "bool_and", "bool_or", "every", "some", "min_by", "max_by")

@@ -27,6 +27,7 @@ _PAIR = (
 _AVERAGED = {
     "avg": "{0}",
     "mean": "{0}",
+    "try_avg": "{0}",
     "regr_avgx": "CASE WHEN ({0}) IS NOT NULL THEN {1} END",
     "regr_avgy": "CASE WHEN ({1}) IS NOT NULL THEN {0} END",
 }
@@ -40,6 +41,11 @@ _VALUES = "transform({0}, e -> e.v)"
 _ONCE = "transform({0}, e -> named_struct('v', e.v, 'n', 1L))"
 _FIRST, _LAST = "{0}[0].v", "{0}[size({0}) - 1].v"
 _SIZE = "CAST(size({0}) AS BIGINT)"
+MODE = (
+    "CASE WHEN size({0}) > 0 THEN"
+    " aggregate({0}, {0}[0], (s, e) -> CASE WHEN e.n > s.n THEN e ELSE s END).v END"
+)
+"""The value of a bag that is there most often; of several the least."""
 
 
 def over_changes(
@@ -50,6 +56,8 @@ def over_changes(
         summed = _summed(name, known, asked)
         if summed is not None:
             return summed
+    elif name == "try_sum":
+        return Refusal("DISTINCT values are added up as sum does it", "Write sum(DISTINCT x)")
     merge = known.parts[0].merge
     if merge in ("hll_union", "kll_union") and name != "approx_count_distinct":
         return Refusal(
@@ -100,8 +108,9 @@ def _summed(name: str, known: Aggregate, asked: Asked) -> Aggregate | None:
     """What is added to and taken from; None if that would not be exact."""
     if name in ("count", "count_if"):
         return known
-    if name == "sum" and asked.type_of("sum({all})") != "double":
-        return Aggregate((*known.parts, Part("count", ("count({all})",))), _if_any("{1}", "{0}"))
+    if name in ("sum", "try_sum") and asked.type_of("sum({all})") != "double":
+        counted = Part("count", ("count({all})",))
+        return Aggregate((*known.parts, counted), _if_any("{1}", known.final))
     if name not in _AVERAGED:
         return None
     of = _AVERAGED[name]
@@ -121,7 +130,7 @@ def _if_any(count: str, value: str) -> str:
 def _value(name: str, merge: str, asked: Asked) -> str:
     """What is put into the bag, of one row."""
     is_double = merge == "list_append" and name not in _COLLECTED
-    if is_double or (name == "sum" and asked.type_of("sum({all})") == "double"):
+    if is_double or (name in ("sum", "try_sum") and asked.type_of("sum({all})") == "double"):
         return _DOUBLE
     if name in _AVERAGED:
         of = _AVERAGED[name]
@@ -134,7 +143,7 @@ def _value(name: str, merge: str, asked: Asked) -> str:
     return _OF_SEVERAL.get(merge) or _OF_SEVERAL.get(name, "{0}")
 
 
-_COLLECTED = ("collect_list", "array_agg", "collect_set")
+_COLLECTED = ("collect_list", "array_agg", "collect_set", "string_agg", "listagg")
 _OF_SEVERAL = {"comoments": _PAIR, "moments": _DOUBLE, "min_by": _BY, "max_by": _BY}
 
 
@@ -158,7 +167,8 @@ def _final(name: str, known: Aggregate, asked: Asked, *, distinct: bool) -> str 
 
 
 _OF_BAG: Mapping[str, Callable[[str], str]] = {
-    "sum": lambda _: _if_any("size({0})", _TOTAL),
+    **dict.fromkeys(("sum", "try_sum"), lambda _: _if_any("size({0})", _TOTAL)),
+    "mode": lambda bag: MODE.replace("{0}", bag),
     "count": lambda _: _SIZE,
     "count_if": lambda _: "CAST(size(filter({0}, e -> e.v)) AS BIGINT)",
     "approx_count_distinct": lambda _: _SIZE,

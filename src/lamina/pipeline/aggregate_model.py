@@ -59,6 +59,7 @@ class Asked:
     limit: int | None = None  # slice(collect_list(x), 1, limit)
     descending: bool = False  # slice(sort_array(collect_list(x), false), 1, limit)
     has_window: bool = False
+    between: str = "''"  # of string_agg: the separator
 
 
 @dataclass(frozen=True, slots=True)

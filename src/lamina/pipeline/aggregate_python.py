@@ -64,7 +64,8 @@ def check_own_calls(select: Select) -> None:
     for words, where in ((select.where, "WHERE"), *((key, "GROUP BY") for key in select.keys)):
         for index, _ in calls(words):
             if words[index].text.lower() in own:
-                raise select.script.bad(f"the aggregate {words[index].text}() in {where}", words[0])
+                said = f"the aggregate {words[index].text}() in {where}"
+                raise select.script.bad(said, words[0], "Call it in the list, or in HAVING")
     for item in select.items:
         _check_over(select, item.words, own)
 

@@ -9,6 +9,7 @@ from lamina.pipeline.aggregate_model import Aggregate, Asked, Part, Refusal, Row
 from lamina.pipeline.aggregate_percentiles import PERCENTILES
 from lamina.pipeline.aggregate_sketches import SKETCHES
 from lamina.pipeline.aggregate_statistics import STATISTICS
+from lamina.pipeline.aggregate_texts import texts
 from lamina.pipeline.decimal_averages import decimal_average
 from lamina.pipeline.expressions import Words, calls, is_over
 
@@ -76,16 +77,21 @@ AGGREGATES: Mapping[str, Row] = {
     **LISTS,
     **PERCENTILES,
     **SKETCHES,
+    **texts(_average()),
 }
 """By name in lower case."""
 
-_BY_TIME = "which row comes first depends on how Spark reads; write {0}(x, ts) for the {1} by time"
+_BY_TIME = "Write {0}(x, ts) for the {1} by time"
 _FIRST, _LAST = _BY_TIME.format("min_by", "first"), _BY_TIME.format("max_by", "last")
-REFUSED: Mapping[str, str] = {
-    **dict.fromkeys(("first", "first_value"), _FIRST),
-    **dict.fromkeys(("last", "last_value"), _LAST),
+REFUSED: Mapping[str, Refusal] = {
+    name: Refusal("which row comes first depends on how Spark reads", advice)
+    for names, advice in ((("first", "first_value"), _FIRST), (("last", "last_value"), _LAST))
+    for name in names
 }
-"""Aggregates that a stream cannot have, and why."""
+"""Aggregates that a stream cannot have, and what to write instead."""
+_OTHERS = ("histogram_numeric", "count_min_sketch", "bitmap_construct_agg", "bitmap_or_agg")
+"""Others of Spark's, which are known without it."""
+_NAMES = frozenset((*AGGREGATES, *REFUSED, *_OTHERS))
 
 
 def has_aggregate(words: Words, own: Collection[str] = ()) -> bool:
@@ -95,7 +101,7 @@ def has_aggregate(words: Words, own: Collection[str] = ()) -> bool:
     """
     named = ((words[index].text.lower(), close) for index, close in calls(words))
     return any(
-        (name in AGGREGATES or name in own) and not is_over(words, close) for name, close in named
+        (name in _NAMES or name in own) and not is_over(words, close) for name, close in named
     )
 
 

@@ -36,6 +36,7 @@ from lamina.pipeline.variables import within
 from lamina.pipeline.window_columns import has_windows, over_windows
 
 _SETS = ("EXCEPT", "INTERSECT", "MINUS")
+_APART = "Make some of them streams of their own, which others read by name"
 _DEPTH_MAX = 50
 """Of queries in queries."""
 
@@ -86,7 +87,7 @@ class _Query:
         script = self._script()
         scope, words = dict(self.stream.scope), script.words
         if self.depth == 0 and _depth(words) > _DEPTH_MAX:
-            raise script.bad(f"more than {_DEPTH_MAX} queries inside of each other", 0)
+            raise script.bad(f"more than {_DEPTH_MAX} queries inside of each other", 0, _APART)
         if sign(words, 0) == "WITH":
             for name, inner, rest in self._with(script, words):
                 yield from self._inner(script, name, inner, scope)
@@ -169,7 +170,7 @@ class _Query:
             if sign(words, at + 1) != "AS" or sign(words, at + 2) != "(":
                 raise script.bad(f"AS (SELECT ...) follows WITH {name.text}", name)
             if name.text.lower() in seen:
-                raise script.bad(f"{name.text!r} is in WITH twice", name)
+                raise script.bad(f"{name.text!r} is in WITH twice", name, "Use another name")
             seen.add(name.text.lower())
             close = closing(words, at + 2)
             yield name.text.lower(), words[at + 3 : close], words[close + 1 :]
@@ -189,7 +190,8 @@ class _Query:
         is_named: bool = False,
     ) -> Iterator[Stream]:
         if not words or sign(words, 0) not in ("SELECT", "WITH", "("):
-            raise script.bad("a SELECT is expected in the brackets", words[0] if words else 0)
+            at = words[0] if words else 0
+            raise script.bad("a SELECT is expected in the brackets", at, "Write (SELECT ...)")
         words, late = split_lateness(script, words)
         words, said = split_emit(script, words)
         called = name if is_named else block_name(self.stream.name, name)
@@ -286,10 +288,9 @@ def _parts(script: Script, words: Words) -> list[Words]:
     for index, word in enumerate(words):
         if word.upper in _SETS and sign(words, index + 1) in ("SELECT", "ALL", "DISTINCT"):
             raise script.bad(
-                f"{word.upper} of two streams: {REFUSED[word.upper]}",
+                f"{word.upper} of two streams: {REFUSED[word.upper].reason}",
                 word,
-                "Write LEFT SEMI JOIN for INTERSECT and LEFT ANTI JOIN for EXCEPT, with bounds of "
-                "time: a row then comes out when no partner can come any more",
+                REFUSED[word.upper].advice,
             )
         if word.upper != "UNION" or word.depth != words[0].depth or after_dot(words, index):
             continue

@@ -270,7 +270,9 @@ class _Compiler:
     def _find_window(self) -> int | None:
         found = [i for i, key in enumerate(self._keys) if key.is_window]
         if len(found) > 1:
-            raise self._script.bad("a stream has one window", self._select.keys[found[1]][0])
+            advice = "Group by the shorter one in a subquery, and by the longer one over its rows"
+            at = self._select.keys[found[1]][0]
+            raise self._script.bad("a stream has one window", at, advice)
         return found[0] if found else None
 
     def _window_words(self) -> Words:
@@ -291,9 +293,10 @@ class _Compiler:
         for key, written in zip(self._keys, self._select.keys, strict=True):
             index = self._aggregates.first(key.words)
             if index is not None:
-                raise self._script.bad("a key cannot be an aggregate", written[0])
+                advice = "Compute it in a subquery, and group by its name"
+                raise self._script.bad("a key cannot be an aggregate", written[0], advice)
             if key.words[-1].upper == "*":
-                raise self._script.bad("a key cannot be *: name the columns", written[0])
+                raise self._script.bad("a key cannot be *", written[0], "Name the columns")
 
     def _group_keys(self) -> tuple[str, ...]:
         """What the state is kept by: of sessions the other keys, because their bounds change."""

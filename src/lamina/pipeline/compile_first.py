@@ -34,7 +34,7 @@ def compile_first(rows: KeptRows, times: Collection[str]) -> FirstRow:
     keys = read_on_keys(select, {name.lower() for name in rows.columns})
     for key, written in zip(keys, select.on.keys, strict=True):
         if key.words[-1].upper == "*":
-            raise select.script.bad("a key cannot be *: name the columns", written[0])
+            raise select.script.bad("a key cannot be *", written[0], "Name the columns")
     _check_order(rows, keys, time)
     texts = {f"k{number}": select.text(key.words) for number, key in enumerate(keys)}
     placed = tuple((select.text(key.words), key.words[0].start) for key in keys)

@@ -243,7 +243,8 @@ def output_name(select: Select, item: Item, index: int) -> str:
         return item.alias
     words = item.words
     if words[0].upper == "*" or (words[-1].upper == "*" and sign(words, len(words) - 2) == "."):
-        raise select.script.bad("* in a stream with GROUP BY: name the columns", words[-1])
+        advice = "Name the columns: keys, and aggregates of the others"
+        raise select.script.bad("* in a stream with GROUP BY", words[-1], advice)
     path = words[::2]
     dots = all(word.upper == "." for word in words[1::2])
     if dots and len(words) % 2 and all(word.is_name for word in path) and is_reference(words, 0):

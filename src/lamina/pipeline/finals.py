@@ -85,7 +85,7 @@ class Finals:
         name, close = words[first].text.lower(), closing(words, first + 1)
         if not self._has_sets:
             message = f"{name}() without GROUPING SETS, ROLLUP or CUBE"
-            raise self._script.bad(message, words[first])
+            raise self._script.bad(message, words[first], "Write 0, or group by several sets")
         given, count = words[first + 2 : close], len(self._keys)
         if name == "grouping_id":
             if given:
@@ -95,7 +95,10 @@ class Finals:
         for number, key in self._keys:
             if [each.normal for each in self._names.elements(key.words)] == wanted:
                 return f"CAST(shiftright(k{count}, {count - 1 - number}) & 1 AS TINYINT)", close
-        raise self._script.bad("grouping() of what is not a key", words[first])
+        listed = ", ".join(self._script.slice(key.words) for _, key in sorted(self._keys))
+        raise self._script.bad(
+            "grouping() of what is not a key", words[first], f"The keys are {listed}"
+        )
 
     def _check(self, words: Words, element: Element) -> None:
         """A column that is no key has many values in a group."""
@@ -112,7 +115,8 @@ class Finals:
                 raise self._script.bad(f"there is no column {word.text!r}", word)
         is_star = word.upper == "*" and (after_dot(words, element.last) or element.last == 0)
         if is_star:
-            raise self._script.bad("* in a stream with GROUP BY: name the columns", word)
+            advice = "Name the columns: keys, and aggregates of the others"
+            raise self._script.bad("* in a stream with GROUP BY", word, advice)
 
 
 def _named(words: Words, first: int, last: int, new: str) -> str:

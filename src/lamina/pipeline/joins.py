@@ -37,8 +37,12 @@ _KINDS = {
 }
 _EVERY = {**_KINDS, **ASOF_KINDS}
 _ENDS = ("WHERE", "GROUP BY", "HAVING", "QUALIFY")
+_TABLES = (
+    "FROM has names of sources, streams and tables, and subqueries with a name; and TUMBLE and HOP "
+    "of one of them"
+)
 _OTHERS = {
-    "NATURAL": "name the columns: JOIN ... USING (k)",
+    "NATURAL": "its columns would change with those of the tables",
 }
 
 
@@ -134,7 +138,7 @@ def _clause(script: Script, words: Words) -> JoinClause:
     opening = _opening(words, 0)
     if opening[0] in _OTHERS:
         message = f"{opening[0]} JOIN in a stream: {_OTHERS[opening[0]]}"
-        raise script.bad(message, words[0])
+        raise script.bad(message, words[0], "Name the columns: JOIN ... USING (k)")
     kind = JoinKind.INNER if opening == (",",) else _EVERY[opening]
     rest, asof = split_asof(script, words[len(opening) :], opening, kind)
     at = next((i for i in _level(rest) if rest[i].upper in ("ON", "USING")), len(rest))
@@ -182,12 +186,12 @@ def read_table(script: Script, words: Words, at: Word, *, unnamed: str = "") -> 
     is_query = sign(words, 0) == "(" and sign(words, 1) in ("SELECT", "WITH", "(")
     close = closing(words, 0) if is_query else 0
     if not is_query and not words[0].is_name:
-        raise script.bad("a source or a stream is expected in FROM", words[0])
+        raise script.bad("a source or a stream is expected in FROM", words[0], _TABLES)
     rest = words[close + 1 :]
     named = rest[1:] if sign(rest, 0) == "AS" else rest
     if rest and (len(named) != 1 or not named[0].is_name):
         said = named[-1] if named else rest[0]
-        raise script.bad(f"{said.text!r} is not known after FROM {words[0].text}", said)
+        raise script.bad(f"{said.text!r} is not known after FROM {words[0].text}", said, _TABLES)
     if is_query and not named and not unnamed:
         raise script.bad("a subquery beside a join has a name", words[0], "Write (...) AS name")
     alias = named[0].text if named else unnamed if is_query else words[0].text

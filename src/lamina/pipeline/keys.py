@@ -145,7 +145,8 @@ def read_on_keys(select: Select, columns: Collection[str]) -> tuple[Key, ...]:
 
 def _key(select: Select, words: Words, columns: Collection[str], clause: str = "GROUP BY") -> Words:
     if has_implicit_alias(words):
-        raise select.script.bad(f"{words[-1].text!r} is not known in {clause}", words[-1])
+        advice = f"{clause} has expressions without names; after them come HAVING, QUALIFY and EMIT"
+        raise select.script.bad(f"{words[-1].text!r} is not known in {clause}", words[-1], advice)
     if len(words) > 1:
         return words
     (word,) = words
@@ -163,7 +164,8 @@ def _key(select: Select, words: Words, columns: Collection[str], clause: str = "
 def _by_number(select: Select, word: Word) -> Words:
     number = whole_number(word.text)
     if number is None or not 1 <= number <= len(select.items):
-        raise select.script.bad(f"there is no column {word.text} in the SELECT list", word)
+        advice = f"The list has {len(select.items)}"
+        raise select.script.bad(f"there is no column {word.text} in the SELECT list", word, advice)
     return select.items[number - 1].words
 
 

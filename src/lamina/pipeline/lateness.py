@@ -2,6 +2,8 @@
 
     EMIT ON WINDOW CLOSE ALLOW LATENESS INTERVAL 1 HOUR LATE ROWS TO name
 
+LATE DATA TO is another spelling.
+
 The late rows are a stream of their own. It reads what the query reads, and has those rows that came
 when a window of theirs had closed; the query itself is asked how many there are (engine/plans.py).
 """
@@ -15,7 +17,7 @@ from lamina.pipeline.model import Lateness, Stream
 from lamina.pipeline.select import Select, read_select
 from lamina.pipeline.tokens import Script
 
-_CLAUSES = (("ALLOW", "LATENESS"), ("LATE", "ROWS"))
+_CLAUSES = (("ALLOW", "LATENESS"), ("LATE", "ROWS"), ("LATE", "DATA"))
 
 
 def split_lateness(script: Script, words: Words) -> tuple[Words, Lateness]:
@@ -34,12 +36,12 @@ def split_lateness(script: Script, words: Words) -> tuple[Words, Lateness]:
             allowed_us = read_interval(cursor, after="ALLOW LATENESS")
             if not allowed_us:
                 raise script.bad("ALLOW LATENESS of nothing", at, "Leave it out")
-        elif not rows_to and cursor.take("LATE", "ROWS"):
+        elif not rows_to and (cursor.take("LATE", "ROWS") or cursor.take("LATE", "DATA")):
             cursor.expect("TO", after="LATE ROWS")
             rows_to = cursor.name("a stream").text
         else:
             cursor.end("what a stream says of late rows")
-            raise script.bad(f"{at.text} is said twice", at)
+            raise script.bad(f"{at.text} is said twice", at, "Leave one out")
     return words[: found[0]], Lateness(allowed_us, rows_to)
 
 

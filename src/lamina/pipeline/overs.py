@@ -16,6 +16,20 @@ ON_WINDOWS = (
     "They can be over closed windows: GROUP BY window(...) in a subquery, take its start or end "
     "along, and put that into PARTITION BY"
 )
+_OF_RANKS = (
+    "row_number() <= n can be kept: of equal rows it takes as many as n allows, so order by what "
+    "tells them apart, too. "
+)
+_OF_NEIGHBOURS = (
+    "A keyed step in Python sees the rows of a key one after the other. To have rows as "
+    "groups, GROUP BY the window and all columns: equal rows become one, so take count(*) along "
+    "or a column that tells them apart. "
+)
+_AROUND = {
+    **dict.fromkeys(("RANK", "DENSE_RANK", "PERCENT_RANK", "NTILE", "CUME_DIST"), _OF_RANKS),
+    **dict.fromkeys(("LAG", "LEAD", "FIRST_VALUE", "LAST_VALUE", "NTH_VALUE"), _OF_NEIGHBOURS),
+}
+"""Ways around that come before those over closed windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +98,7 @@ def _check_over(script: Script, over: Over) -> None:
         return
     called = f"{over.function.lower()}() OVER" if over.function else "OVER"
     message = f"{called} in a stream: window functions look at rows that have not come yet"
-    raise script.bad(message, over.at, ON_WINDOWS)
+    raise script.bad(message, over.at, _AROUND.get(over.function, "") + ON_WINDOWS)
 
 
 def _ranked(script: Script, items: Listing, qualify: Words) -> Ranked | None:

@@ -31,4 +31,5 @@ def check_ranked(select: Select, ranked: Ranked, top: int | None) -> None:
         raise script.bad(message, ranked.at, ADVICE)
     if not 1 <= limit <= TOP_MAX:
         message = f"row_number() <= {limit}: between 1 and {TOP_MAX} rows of a key can be kept"
-        raise script.bad(message, ranked.at)
+        advice = f"Write a number up to {TOP_MAX}. Of closed windows all rows can be ranked"
+        raise script.bad(message, ranked.at, advice)

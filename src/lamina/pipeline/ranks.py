@@ -72,10 +72,10 @@ def read_ranking(script: Script, words: Words) -> Ranked:
         (i for i, w in enumerate(inner) if w.upper == "ORDER BY" and not _deeper(w, inner)), None
     )
     if at is None or at + 1 == len(inner):
-        raise script.bad("row_number() without ORDER BY: which rows come first?", words[0])
+        raise script.bad("row_number() without ORDER BY: which rows come first?", words[0], ADVICE)
     before, order = inner[:at], inner[at + 1 :]
     if before and (before[0].upper != "PARTITION BY" or len(before) < 2):
-        raise script.bad("PARTITION BY is expected in OVER (...)", before[0])
+        raise script.bad("PARTITION BY is expected in OVER (...)", before[0], ADVICE)
     if any(w.upper in ("ROWS", "RANGE") and not _deeper(w, inner) for w in order):
         raise script.bad("row_number() with a frame", words[0], "Leave ROWS or RANGE out")
     keys = tuple(by_comma(before[1:])) if before else ()
@@ -92,12 +92,12 @@ def _ordered(script: Script, words: Words, order: Words) -> Ordered:
     if sign(words, len(words) - 2) == "NULLS":
         words, nulls = words[:-2], words[-1].upper
         if nulls not in ("FIRST", "LAST"):
-            raise script.bad("NULLS FIRST or NULLS LAST is expected", order[0])
+            raise script.bad("NULLS FIRST or NULLS LAST is expected", order[0], "Write one of them")
     descending = bool(words) and words[-1].upper == "DESC"
     if words and words[-1].upper in ("ASC", "DESC"):
         words = words[:-1]
     if not words:
-        raise script.bad("an expression is missing in ORDER BY", order[0])
+        raise script.bad("an expression is missing in ORDER BY", order[0], ADVICE)
     return Ordered(words, descending, nulls == "FIRST" if nulls else not descending)
 
 

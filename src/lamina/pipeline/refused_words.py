@@ -1,36 +1,68 @@
-"""What a SELECT may have in SQL and a stream may not: refused by name, with the reason."""
+"""What a SELECT may have in SQL and a stream may not: refused by name, with a way around."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lamina.pipeline.aggregate_model import Refusal
 from lamina.pipeline.expressions import sign
 from lamina.pipeline.tokens import Script, Word
 
-_NO_ORDER = "a stream has no last row, so it has no order"
-_NO_END = "a stream has no end to count to"
-_PLACED = "the rows of a stream are placed by their keys"
-_ONE = "a stream is one SELECT"
-_TAKES_BACK = "a row that comes later could take one back that has come out"
+_FIRST = "QUALIFY row_number() OVER (ORDER BY x) <= 10 keeps the first ten rows by x"
+_NO_ORDER = Refusal(
+    "a stream has no last row, so it has no order",
+    f"Leave it out, and sort where the rows are read. {_FIRST}",
+)
+_NO_END = Refusal(
+    "a stream has no end to count to",
+    f"{_FIRST}; with PARTITION BY k, of each k. They change as rows come: EMIT ON UPDATE",
+)
+_PLACED = Refusal("the rows of a stream are placed by their keys", "Leave it out")
+_SETS = (
+    "Write LEFT SEMI JOIN for INTERSECT and LEFT ANTI JOIN for EXCEPT, with bounds of time: a row "
+    "then comes out when no partner can come any more"
+)
+_TAKES_BACK = Refusal("a row that comes later could take one back that has come out", _SETS)
 REFUSED = {
     "ORDER BY": _NO_ORDER,
     "SORT BY": _NO_ORDER,
     "CLUSTER BY": _PLACED,
     "DISTRIBUTE BY": _PLACED,
     "LIMIT": _NO_END,
-    "OFFSET": _NO_END,
-    "UNION": "a SELECT stands on both sides of UNION ALL",
+    "FETCH": _NO_END,
+    "OFFSET": Refusal(
+        "a stream has no end to count to",
+        "Keep the rows before it, too: row_number() OVER (ORDER BY x) AS place in a subquery, and "
+        "WHERE place <= 20 around it; who reads them leaves out the first ten",
+    ),
+    "UNION": Refusal(
+        "a SELECT stands on both sides of UNION ALL", "Write SELECT ... UNION ALL SELECT ..."
+    ),
     "EXCEPT": _TAKES_BACK,
     "INTERSECT": _TAKES_BACK,
     "MINUS": _TAKES_BACK,
-    "TABLESAMPLE": "a sample would not be the same after a restart",
-    "PIVOT": "write one FILTER aggregate for each column",
-    "UNPIVOT": "use stack() in a stream of its own",
-    "|>": _ONE,
+    "TABLESAMPLE": Refusal(
+        "a sample would not be the same after a restart",
+        "Write WHERE pmod(xxhash64(k), 100) < 5: five of a hundred keys, always the same",
+    ),
+    "PIVOT": Refusal(
+        "which columns it has would depend on the rows",
+        "Write an aggregate for each column: sum(x) FILTER (WHERE k = 'a') AS a",
+    ),
+    "UNPIVOT": Refusal(
+        "it makes several rows of one",
+        "Write SELECT k, stack(2, 'a', a, 'b', b) AS (name, value) in a stream of its own",
+    ),
+    "MATCH_RECOGNIZE": Refusal(
+        "there are no patterns of rows", "Write a keyed step in Python: it has the rows of a key"
+    ),
+    "|>": Refusal("a stream is one SELECT", "Write SELECT ... FROM (SELECT ...)"),
 }
 """Clauses, outside of brackets."""
 REFUSED_CALLS = {
-    "WINDOW_TIME": "write window.end - INTERVAL 1 MICROSECOND",
+    "WINDOW_TIME": Refusal(
+        "of a window there are the start and the end", "Write window.end - INTERVAL 1 MICROSECOND"
+    ),
 }
 _QUERIES = ("SELECT", "WITH", "TABLE", "FROM", "VALUES")
 _NAME = "A column of that name goes in back quotes"
@@ -66,7 +98,8 @@ def _refuse(script: Script, words: tuple[Word, ...], index: int) -> None:
             "beside it: max(x) OVER (PARTITION BY ...) over closed windows",
         )
     if name in REFUSED_CALLS and follows == "(":
-        raise script.bad(f"{name} in a stream: {REFUSED_CALLS[name]}", word)
+        known = REFUSED_CALLS[name]
+        raise script.bad(f"{name} in a stream: {known.reason}", word, known.advice)
     if word.depth == 0:
         _refuse_clause(script, words, index)
 
@@ -79,4 +112,6 @@ def _refuse_clause(script: Script, words: tuple[Word, ...], index: int) -> None:
         raise script.bad("WINDOW in a stream", word, "Write it in the brackets of OVER (...)")
     if name not in REFUSED or before == "AS" or (name == "EXCEPT" and before == "*"):
         return
-    raise script.bad(f"{name} in a stream: {REFUSED[name]}", word, _NAME if name.isalpha() else "")
+    known = REFUSED[name]
+    advice = f"{known.advice}. {_NAME}" if name.isalpha() else known.advice
+    raise script.bad(f"{name} in a stream: {known.reason}", word, advice)

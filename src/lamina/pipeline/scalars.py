@@ -71,7 +71,8 @@ def read_scalars(script: Script, *, tables: Collection[str]) -> tuple[Scalar, ..
                 "Make a stream of the join of both, and read that one",
             )
         if len(found) == _MANY:
-            raise script.bad(f"more than {_MANY} queries inside expressions", whole[0])
+            advice = "Make some of them streams of their own, and join those"
+            raise script.bad(f"more than {_MANY} queries inside expressions", whole[0], advice)
         number = numbers.setdefault(script.slice(whole), len(numbers) + 1)
         found.append(Scalar(number, whole, inner, of_tables, others))
     return tuple(found)

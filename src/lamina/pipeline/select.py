@@ -142,6 +142,7 @@ def _read(
         raise script.bad(
             f"a stream must begin with SELECT, not with {text[:20]!r}",
             0,
+            "Write SELECT ... FROM name, WITH ... SELECT, or SELECT ... UNION ALL SELECT ...",
         )
     words, order = split_order(given)
     clauses = _clauses(script, words)
@@ -280,7 +281,8 @@ def _clauses(script: Script, words: tuple[Word, ...]) -> dict[str, tuple[Word, .
         if word.upper == "FROM" and sign(words, index - 1) == "DISTINCT":
             continue  # a IS DISTINCT FROM b
         if found[word.upper] or CLAUSES.index(word.upper) < _position(current):
-            raise script.bad(f"{word.upper} is in the wrong place", word)
+            advice = f"The order is SELECT, {', '.join(CLAUSES)}, each once"
+            raise script.bad(f"{word.upper} is in the wrong place", word, advice)
         found[current] = words[start:index]
         if not found[current]:
             raise script.bad(f"nothing follows {current}", word)
@@ -303,7 +305,7 @@ def _table(
 ) -> tuple[Word, Word | None, tuple[Word, ...]]:
     """What is read, the name it has here, and laterals; a subquery is the name of its block."""
     if not words:
-        raise script.bad("a stream reads FROM a source or a stream", 0)
+        raise script.bad("a stream reads FROM a source or a stream", 0, _TABLES)
     close = len(inner) + 1 if inner else 0
     more = (i for i in range(close + 1, len(words)) if starts_lateral(words, i))
     end = next(more, len(words))

@@ -41,5 +41,7 @@ def check_key_types(shape: Shape, types: Mapping[str, str]) -> None:
         reason = refused_key(kind) if kind is not None else None
         if reason is not None:
             raise shape.select.script.bad(
-                f"{key.words[-1].text!r} of type {kind} cannot be a key: {reason}", written[0]
+                f"{key.words[-1].text!r} of type {kind} cannot be a key: {reason}",
+                written[0],
+                "Group by a field of it, or by a text: to_json(x)",
             )

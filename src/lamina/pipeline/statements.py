@@ -120,7 +120,8 @@ def _stream(cursor: Cursor, environment: Mapping[str, str]) -> Stream:
     name = cursor.name("a stream").text
     cursor.expect("AS", after=f"CREATE STREAM {name}")
     if cursor.next is None or cursor.next.upper not in ("SELECT", "WITH", "("):
-        raise cursor.bad(f"a SELECT is expected, not {cursor.shown()}")
+        advice = "Write SELECT ... FROM name, or WITH ... SELECT"
+        raise cursor.bad(f"a SELECT is expected, not {cursor.shown()}", advice)
     place = cursor.place()
     words, late = split_lateness(cursor.script, cursor.rest)
     words, clause = split_emit(cursor.script, words)

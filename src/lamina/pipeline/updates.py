@@ -41,7 +41,10 @@ def check_every(shape: Shape, sources: Iterable[DeclaredSource]) -> None:
     if stream.every_us is None:
         return
     if not stream.every_us or stream.emit is Emit.ON_WINDOW_CLOSE:
-        raise bad("EMIT EVERY with no interval, or with windows that emit when they close", 0)
+        advice = "Write EMIT EVERY INTERVAL ..., or EMIT ON WINDOW CLOSE without EVERY"
+        raise bad(
+            "EMIT EVERY with no interval, or with windows that emit when they close", 0, advice
+        )
     if any(key.is_session for key in shape.keys):
         advice = "Write EMIT CHANGES, or EMIT ON WINDOW CLOSE"
         raise bad("EMIT EVERY with sessions: their bounds change meanwhile", 0, advice)

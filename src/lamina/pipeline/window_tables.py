@@ -83,9 +83,10 @@ def _table(script: Script, words: Words, index: int) -> WindowTable:
     at = index + 2 if _is_wrapped(words, index) else index
     close = closing(words, at + 1)
     last = closing(words, index + 1) if at > index else close
-    if last != close + (at > index):
-        raise script.bad(f"{words[close + 1].text!r} is not known here", words[close + 1])
     kind = words[at].upper
+    if last != close + (at > index):
+        more = words[close + 1]
+        raise script.bad(f"{more.text!r} is not known here", more, f"Write {_FORMS[kind]}")
     data, parts, time, lengths = _Arguments(script, words, at).read()
     texts = tuple(script.slice(each) for each in lengths)
     if kind == "CUMULATE" and len(texts) > 2:

@@ -97,7 +97,9 @@ def _length(script: Script, words: Words, window: Words) -> str:
     if len(words) == 2 and words[0].upper == "INTERVAL" and words[1].is_string:
         return script.slice(words[1:])
     raise script.bad(
-        "a length of time is expected, as INTERVAL 1 MINUTE", (words or window[-1:])[0]
+        "a length of time is expected",
+        (words or window[-1:])[0],
+        "Write it as INTERVAL 1 MINUTE, or '1 minute'",
     )
 
 
@@ -116,15 +118,17 @@ def check_session(select: Select, words: Words, *, over_changes: bool) -> None:
     """Sessions grow and become one: what is kept beside them could not follow."""
     bad, at = select.script.bad, words[0]
     if select.grouping.sets:
-        raise bad("sessions with GROUPING SETS, ROLLUP or CUBE", at)
+        advice = "Write a stream for each set of keys, and UNION ALL of them if one sink takes all"
+        raise bad("sessions with GROUPING SETS, ROLLUP or CUBE: each set has its own", at, advice)
     if over_changes:
-        raise bad("sessions over changes: a row that is taken back would split one", at)
+        advice = "Make the sessions of the rows before their aggregate; or write window(ts, size)"
+        raise bad("sessions over changes: a row that is taken back would split one", at, advice)
 
 
 def _gap(script: Script, words: Words, window: Words) -> str:
     """A gap may be any expression; its intervals as texts, which Spark makes longer ones of."""
     if not words:
-        raise script.bad("a gap is expected, as INTERVAL 5 MINUTES", window[-1])
+        raise script.bad("a gap is expected", window[-1], "Write it as INTERVAL 5 MINUTES")
     pieces, at, index = "", words[0].start, 0
     while index < len(words):
         size = _interval(words[index : index + 3])

@@ -96,7 +96,8 @@ def check_keys(select: Select, keys: Iterable[tuple[str, int]], analysed: Analys
         reason = refused_type(kind)
         if reason is not None:
             message = f"{text} of type {kind.simpleString()} cannot be a key: {reason}"
-            raise select.script.bad(message, at)
+            advice = "Group by a field of it, or by a text: to_json(x), CAST(x AS STRING)"
+            raise select.script.bad(message, at, advice)
         if not AnalysedPlan(frame).is_deterministic():
             raise select.script.bad(
                 f"{text} cannot be a key: its value changes when a task is retried",
@@ -240,7 +241,11 @@ def check_partial(frame: DataFrame, select: Select) -> None:
     other = [node for node in nodes if node not in _PARTIAL]
     if other or nodes.count("Aggregate") != 1:
         said = other[0] if other else f"{nodes.count('Aggregate')} aggregations"
-        raise select.script.bad(f"Spark would not group the rows just once ({said})", 0)
+        raise select.script.bad(
+            f"Spark would not group the rows just once ({said})",
+            0,
+            "Compute in a subquery what the aggregates are of",
+        )
 
 
 def check_final(frame: DataFrame, select: Select, *, makes_rows: bool = False) -> None:

@@ -26,5 +26,6 @@ def together(spark: SparkSession, stream: Stream, inputs: Sequence[Known], file:
             f"the parts of UNION ALL have different numbers of columns: {listed}",
             file,
             stream.place,
+            "Let each part list as many: NULL AS name for those that one does not have",
         )
     return reduce(DataFrame.union, frames).schema

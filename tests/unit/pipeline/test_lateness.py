@@ -33,6 +33,7 @@ def pipeline_of(query: str) -> Pipeline:
     ("query", "stream", "late"),
     [
         (f"{COUNTS} EMIT ON WINDOW CLOSE LATE ROWS TO behind", "s", Lateness(0, "behind")),
+        (f"{COUNTS} EMIT ON WINDOW CLOSE LATE DATA TO behind", "s", Lateness(0, "behind")),
         (
             f"{COUNTS} EMIT ON UPDATE ALLOW LATENESS INTERVAL 1 HOUR LATE ROWS TO behind",
             "s",

@@ -42,7 +42,7 @@ def select(text: str) -> Select:
         ("SELECT a FROM t EXCEPT TABLE u", "EXCEPT in a stream"),
         ("SELECT a FROM t INTERSECT TABLE u", "INTERSECT in a stream"),
         ("SELECT a FROM t MINUS TABLE u", "MINUS in a stream"),
-        ("SELECT a FROM t NATURAL JOIN u", "NATURAL JOIN in a stream: name the columns"),
+        ("SELECT a FROM t NATURAL JOIN u", "NATURAL JOIN in a stream: its columns would change"),
         ("SELECT a FROM t LEFT JOIN u", "LEFT JOIN without ON"),
         ("SELECT a FROM t JOIN u ON", "a condition follows ON"),
         ("SELECT a FROM t JOIN u USING a", "columns in brackets follow USING"),
