@@ -56,6 +56,18 @@ def test_a_manifest_is_valid_to_the_letter(manifest: Shape) -> None:
     assert manifest["metadata"].get("namespace") == settings()["spark.kubernetes.namespace"]
 
 
+def test_the_probes_ask_the_port_that_the_pipeline_serves() -> None:
+    ports = {each["name"]: each["containerPort"] for each in container()["ports"]}
+    words = arguments()
+    assert words[words.index("--metrics-port") + 1] == str(ports["metrics"])
+    assert words[words.index("--metrics-host") + 1] == "0.0.0.0"
+    for probe, path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
+        assert container()[probe]["httpGet"] == {"path": path, "port": "metrics"}
+    scraped = the("Deployment")["spec"]["template"]["metadata"]["annotations"]
+    assert scraped["prometheus.io/port"] == str(ports["metrics"])
+    assert "metrics" in re.findall(r"^ARG EXTRAS=(.*)$", DOCKERFILE, re.MULTILINE)[0].split(",")
+
+
 def test_a_misspelt_field_would_be_found() -> None:
     for path in (("spec", "strategi"), ("spec", "template", "spec", "serviceAcountName")):
         broken = copy.deepcopy(the("Deployment"))
@@ -80,7 +92,6 @@ def test_one_driver_and_the_old_one_ends_before_the_new_one_starts() -> None:
     assert spec["replicas"] == 1
     assert spec["strategy"] == {"type": "Recreate"}
     assert driver()["terminationGracePeriodSeconds"] >= 60
-    assert not {"livenessProbe", "readinessProbe", "startupProbe"} & set(container())
 
 
 def test_accounts_and_rights_belong_together() -> None:
@@ -101,7 +112,7 @@ def test_executors_find_the_driver() -> None:
     assert service["spec"]["selector"].items() <= labels.items()
     assert settings()["spark.driver.host"] == f"{name}.{service['metadata']['namespace']}.svc"
     ports = {each["name"]: each["port"] for each in service["spec"]["ports"]}
-    assert ports == {each["name"]: each["containerPort"] for each in container()["ports"]}
+    assert ports.items() <= {e["name"]: e["containerPort"] for e in container()["ports"]}.items()
     assert ports == {
         "driver": int(settings()["spark.driver.port"]),
         "blocks": int(settings()["spark.driver.blockManager.port"]),

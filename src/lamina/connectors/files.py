@@ -28,7 +28,7 @@ from lamina.connectors.file_status import (
 from lamina.connectors.folder import SourceFolder
 from lamina.connectors.read_files import ReadFiles
 from lamina.engine.model import Offset, SourceRange
-from lamina.engine.ports import Limits, SourceMemory
+from lamina.engine.ports import Backlog, Limits, SourceMemory
 from lamina.errors import NotFound, Refused
 from lamina.state.schema import StateSchema
 
@@ -64,6 +64,10 @@ class FilesSource:
     @property
     def memory(self) -> StateSchema | None:
         return MEMORY
+
+    @property
+    def backlog(self) -> Backlog:
+        return Backlog(files=len(self._queue))
 
     def initial(self) -> Offset:
         return {FILES: "0"}

@@ -23,7 +23,7 @@ from lamina.clock import Clock, SystemClock
 from lamina.connectors.folder import is_ignored
 from lamina.connectors.read_objects import MEMORY, ReadObjects, learned
 from lamina.engine.model import Offset, SourceRange
-from lamina.engine.ports import Limits, Listings, SourceMemory
+from lamina.engine.ports import Backlog, Limits, Listings, SourceMemory
 from lamina.errors import NotFound, Refused
 from lamina.state.schema import StateSchema
 from lamina.store.bucket import PAGE_OBJECTS, Bucket, FoundObject
@@ -70,6 +70,10 @@ class ObjectsSource:
     @property
     def listings(self) -> Listings:
         return Listings(self._full_listings, self.bucket.requests)
+
+    @property
+    def backlog(self) -> Backlog:
+        return Backlog(files=len(self._queue))
 
     def reach(self) -> None:
         """Raise what is wrong with address, credentials or rights; one request."""

@@ -24,6 +24,7 @@ from lamina.engine.driver_runs import logged
 from lamina.engine.epoch_times import EpochTimes
 from lamina.engine.landing import landed
 from lamina.engine.look_ahead import LookAhead, Read
+from lamina.engine.measured import Measured
 from lamina.engine.model import (
     Offset,
     SourceRange,
@@ -148,6 +149,11 @@ class Engine:
     @property
     def publisher(self) -> Publisher:
         return self._publisher
+
+    @property
+    def measured(self) -> Measured:
+        stores = (self._saves.store, *self._space.stores)
+        return Measured(self._publisher, self._saves, self.sources, stores)
 
     @property
     def report(self) -> RecoveryReport:

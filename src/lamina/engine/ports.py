@@ -117,6 +117,24 @@ class Listing(Protocol):
     def listings(self) -> Listings: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What a source has that no epoch has planned yet; None: not counted in that."""
+
+    rows: int | None = None
+    files: int | None = None
+
+
+@runtime_checkable
+class Behind(Protocol):
+    """A source that knows how much it has still to give."""
+
+    @property
+    def backlog(self) -> Backlog | None:
+        """As of its last plan; None before the first. Read by another thread, for people."""
+        ...
+
+
 @runtime_checkable
 class Held(Protocol):
     """A source that holds something while a pipeline runs: a connection, say."""

@@ -37,6 +37,8 @@ class _Line:
     backoff: Backoff
     waiting: deque[CommitRecord] = field(default_factory=deque)
     published: int = 0
+    attempts: int = 0
+    failures: int = 0
 
 
 class Publisher:
@@ -82,6 +84,14 @@ class Publisher:
     def statuses(self) -> dict[str, SinkCommitStatus]:
         return {name: _status(line) for name, line in sorted(self._lines.items())}
 
+    def tries(self) -> dict[str, tuple[int, int]]:
+        """How often each sink was to get an epoch, and how often it failed to."""
+        return {name: (line.attempts, line.failures) for name, line in self._lines.items()}
+
+    def waiting(self) -> dict[str, int]:
+        """How many epochs each sink has still to get."""
+        return {name: len(line.waiting) for name, line in self._lines.items()}
+
     def epochs(self) -> dict[str, int]:
         """The last epoch each sink has published."""
         return {name: line.published for name, line in sorted(self._lines.items())}
@@ -98,10 +108,12 @@ class Publisher:
     def _drive(self, line: _Line) -> None:
         try:
             while line.waiting:
+                line.attempts += 1
                 self._publish(line.sink, line.waiting[0])
                 line.published = line.waiting.popleft().epoch
             line.backoff.succeeded()
         except StoreError as error:
+            line.failures += 1
             line.backoff.failed(error)
 
     def _publish(self, sink: Sink, commit: CommitRecord) -> None:

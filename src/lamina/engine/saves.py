@@ -29,6 +29,7 @@ from lamina.format.manifest_model import CheckpointManifest, ConnectorCheckpoint
 from lamina.ids import CheckpointId, fold
 from lamina.protocol.retention import oldest_kept, wal_floor
 from lamina.recovery.manager import Recovered
+from lamina.store.base import Store
 from lamina.workspace.base import Workspace
 
 
@@ -67,6 +68,7 @@ class Saves:
         self._sweeping: Background[Mapping[str, ConnectorCheckpoint]] | None = None
         self._sweep_error = ""
         self._saved_at = clock.monotonic()
+        self.last_seconds: float | None = None  # how long the last one took; None: not made here
         self._due_since: int | None = None  # how many epochs there were when one became due
         self._base: CheckpointManifest | None = state.manifest
 
@@ -78,6 +80,14 @@ class Saves:
     @property
     def base_epoch(self) -> int:
         return self._base.epoch if self._base else 0
+
+    @property
+    def store(self) -> Store:
+        return self._checkpointer.store
+
+    @property
+    def last(self) -> CheckpointManifest | None:
+        return self._base
 
     @property
     def error(self) -> str:
@@ -164,6 +174,7 @@ class Saves:
         assert self._saving is not None
         saving, self._saving = self._saving, None
         self._take_over(saving.wait())
+        self.last_seconds = self._clock.monotonic() - self._saved_at
         self._backoff.succeeded()
         retain, checkpointer = self._settings.retain, self._checkpointer
         self._sweeping = Background("lamina-gc", lambda: _sweep(checkpointer, retain))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, TextIO, TypedDict
@@ -13,6 +14,7 @@ from lamina.front.defaults import PARTITIONS, REMOTE_INTERVAL_S
 from lamina.front.places import PipelinePlace
 from lamina.recovery import RecoveryConfig
 from lamina.running.loop import Until
+from lamina.running.observing import HOST, Watching
 from lamina.running.settings import RunSettings
 from lamina.state.vnodes import VNODE_COUNT
 
@@ -40,6 +42,9 @@ class RunOptions(TypedDict, total=False):
     reuse_state: Collection[str]  # streams whose state still means the same
     drop_state: Collection[str]  # streams that are gone, and whose state may go
     skip_lost: Collection[str]  # sources that may go on behind rows that are gone
+    metrics_port: int | None  # serve metrics and probes on this port; 0: any that is free
+    metrics_host: str | None  # by this address of the machine; default: loopback
+    events: str | os.PathLike[str] | TextIO | None  # a line of JSON for each epoch
     out: TextIO | None  # where console sinks write; default: standard output
 
 
@@ -85,6 +90,7 @@ def settings_of(place: PipelinePlace, file: str, options: RunOptions) -> RunSett
             sinks_from_now=frozenset(options.get("sinks_from_now", ())),
         ),
         skip_lost=frozenset(options.get("skip_lost", ())),
+        watching=_watching(options),
         out=options.get("out"),
     )
 
@@ -104,6 +110,19 @@ def _check(options: Mapping[str, Any]) -> None:
         raise UsageError("--drain reads everything: it contradicts --once and --until-epoch")
     if options.get("start_fresh") and options.get("lose_after") is not None:
         raise UsageError("--start-fresh gives up everything: --lose-after has no meaning with it")
+
+
+def _watching(options: RunOptions) -> Watching:
+    port = options.get("metrics_port")
+    if port is not None and not 0 <= port <= 65535:
+        raise UsageError(f"metrics_port is {port}: it must be from 0 to 65535")
+    host = options.get("metrics_host")
+    if host is not None and port is None:
+        raise UsageError(
+            "metrics_host says where metrics are served, and no metrics_port is given",
+            advice="Give --metrics-port, too (in Python: metrics_port=...)",
+        )
+    return Watching(port, host or HOST, options.get("events"))
 
 
 def _until(options: RunOptions) -> Until:

@@ -31,6 +31,7 @@ from lamina.pipeline.checks import check_pipeline
 from lamina.pipeline.model import Pipeline
 from lamina.running.control import Status
 from lamina.running.loop import Watcher, stopping
+from lamina.running.observing import Observers, observing
 from lamina.running.presence import Presence, present
 from lamina.running.settings import RunSettings
 
@@ -141,14 +142,23 @@ def _run(
 
     check(pipeline, settings)
     with (
+        observing(settings.watching, settings.name, watcher.note) as observers,
         stopping(stop),
         present(settings.home, settings.name, clock=clock, listener=watcher.status) as here,
     ):
+        here.listen(observers.status)
         if settings.remote:
             _check_holder(settings, clock)
         try:
             return _run_on_spark(
-                pipeline, settings, launch, here, watcher=watcher, clock=clock, stop=stop
+                pipeline,
+                settings,
+                launch,
+                here,
+                watcher=watcher,
+                observers=observers,
+                clock=clock,
+                stop=stop,
             )
         except SparkLost:
             if not stop.is_set():
@@ -172,6 +182,7 @@ def _run_on_spark(
     here: Presence,
     *,
     watcher: Watcher,
+    observers: Observers,
     clock: Clock,
     stop: threading.Event,
 ) -> Status:
@@ -180,7 +191,14 @@ def _run_on_spark(
     artifacts = jars_of(pipeline, settings.folder, file=settings.file)
     with _session(launch, settings.name, artifacts) as session:
         return run_here(
-            pipeline, settings, here, spark=session, watcher=watcher, clock=clock, stop=stop
+            pipeline,
+            settings,
+            here,
+            spark=session,
+            watcher=watcher,
+            observers=observers,
+            clock=clock,
+            stop=stop,
         )
 
 

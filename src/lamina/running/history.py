@@ -32,6 +32,8 @@ SHARED_EVERY_S = 60.0
 class HistoryWriter:
     """The history of one home, by the process that has it. Errors are those of notes."""
 
+    what = "the history of epochs"
+
     def __init__(self, home: Path, clock: Clock, *, shared: Notes | None = None) -> None:
         """*shared* is where others look for it, if not in the folder *home*."""
         self._home, self._clock = home, clock

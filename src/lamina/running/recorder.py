@@ -1,13 +1,15 @@
-"""Writes down each epoch of a run: its report becomes a row of the history.
+"""Tells of each epoch of a run: its report becomes a row, for the history and for other keepers.
 
-The history is for people. If it cannot be written the pipeline goes on, and says so, once.
+All of that is for people. If a row cannot be kept the pipeline goes on, and says so, once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from typing import Protocol
 
 from lamina.clock import Clock
 from lamina.engine.plans import EpochReport
@@ -22,15 +24,40 @@ from lamina.workspace.base import Notes
 HELD = "held"
 
 
+class RowKeeper(Protocol):
+    """Somebody who wants to know of each epoch. Errors are notes for a person."""
+
+    @property
+    def what(self) -> str:
+        """What it keeps, for people."""
+        ...
+
+    def add(self, row: EpochRow) -> None:
+        """An epoch that is committed."""
+        ...
+
+    def finish(self) -> None:
+        """The run ends in order."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything; once is enough, twice is not an error."""
+        ...
+
+
 class Recorder:
     """Listens to one run."""
 
     def __init__(
-        self, history: HistoryWriter, clock: Clock, note: Callable[[str], None] = lambda _: None
+        self,
+        keepers: Sequence[RowKeeper],
+        clock: Clock,
+        note: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._history, self._clock, self._note = history, clock, note
+        self._keepers, self._clock, self._note = keepers, clock, note
         self._over_at: float | None = None  # the last epoch
-        self._held = self._why = self._said = ""
+        self._held = self._why = ""
+        self._said: dict[str, str] = {}
 
     def status(self, status: Status) -> None:
         """What the run says of itself, between epochs too."""
@@ -45,34 +72,42 @@ class Recorder:
         waited = max(now - since - report.seconds, 0.0) if since is not None else 0.0
         row = row_of(report, self._clock.now_ms(), waited_s=waited, held=self._held, why=self._why)
         self._held = ""
-        self._keep(lambda: self._history.add(row))
+        for keeper in self._keepers:
+            self._try(keeper.what, partial(keeper.add, row))
 
     def finish(self) -> None:
         """The run ends in order."""
-        self._keep(self._history.finish)
+        for keeper in self._keepers:
+            self._try(keeper.what, keeper.finish)
 
     def close(self) -> None:
         """Once is enough, twice is not an error."""
-        self._history.close()
+        for keeper in self._keepers:
+            keeper.close()
 
-    def _keep(self, work: Callable[[], None]) -> None:
+    def _try(self, what: str, work: Callable[[], None]) -> None:
         try:
             work()
         except LaminaError as error:
-            said = f"the history of epochs is not complete: {error}"
-            if said != self._said:
+            said = f"{what} is not complete: {error}"
+            if said != self._said.get(what):
                 self._note(said)
-            self._said = said
+            self._said[what] = said
         else:
-            self._said = ""
+            self._said.pop(what, None)
 
 
 @contextmanager
 def recorded(
-    watcher: Watcher, here: Presence, shared: Notes | None, clock: Clock
+    watcher: Watcher,
+    here: Presence,
+    shared: Notes | None,
+    clock: Clock,
+    keepers: Sequence[RowKeeper] = (),
 ) -> Iterator[Watcher]:
     """A watcher whose epochs are also written down; *shared* is where others look for them."""
-    recorder = Recorder(HistoryWriter(here.home, clock, shared=shared), clock, watcher.note)
+    history = HistoryWriter(here.home, clock, shared=shared)
+    recorder = Recorder([history, *keepers], clock, watcher.note)
     here.listen(recorder.status)
 
     def epoch(report: EpochReport) -> None:

@@ -9,6 +9,7 @@ from typing import TextIO
 from lamina.engine.plans import EngineSettings
 from lamina.recovery.config import RecoveryConfig
 from lamina.running.loop import Until
+from lamina.running.observing import Watching
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,5 +29,6 @@ class RunSettings:
     recovery: RecoveryConfig = field(default_factory=RecoveryConfig)
     skip_lost: frozenset[str] = frozenset()  # sources that go on behind rows that are gone,
     # or SOURCE:PLACE, where a person has seen that it has to go back
+    watching: Watching = field(default_factory=Watching)
     peek: str = ""  # the sink of which a watcher sees some rows
     out: TextIO | None = None  # where console sinks write; None: standard output

@@ -33,6 +33,7 @@ from lamina.pipeline.checks import check_pipeline, order
 from lamina.pipeline.model import Pipeline
 from lamina.running.control import Status
 from lamina.running.loop import Loop, Until, Watcher, stopping
+from lamina.running.observing import Observers
 from lamina.running.presence import Presence, present
 from lamina.running.recorder import recorded
 from lamina.running.settings import RunSettings
@@ -110,6 +111,7 @@ def run_here(
     watcher: Watcher,
     clock: Clock,
     stop: threading.Event,
+    observers: Observers | None = None,
     fail_point: FailPoint = lambda _: None,
 ) -> Status:
     """Run a pipeline that is checked, in a home whose lock is held."""
@@ -126,7 +128,9 @@ def run_here(
         )
     try:
         shared = space.notes if wanted.remote else None
-        with recorded(watcher, here, shared, clock) as recording:
+        observers = observers or Observers()
+        observers.opened(engine.measured, engine.report)
+        with recorded(watcher, here, shared, clock, observers.keepers) as recording:
             return Loop(
                 engine,
                 here=here,

@@ -13,6 +13,7 @@ from lamina.errors import NotFound
 from lamina.format.names import CheckpointPaths, base_of_file
 from lamina.format.origin import Origin, decode_origin
 from lamina.store.base import Data, Folder, ObjectInfo, Store
+from lamina.store.counts import StoreCounts, counts_of
 
 T = TypeVar("T")
 Opener = Callable[[str, bool], Store]
@@ -29,6 +30,10 @@ class ForkedStore:
     @property
     def url(self) -> str:
         return self._inner.url
+
+    @property
+    def counts(self) -> StoreCounts | None:
+        return counts_of(self._inner)
 
     def get(self, key: str) -> bytes:
         return self._read(key, lambda store, at: store.get(at))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from lamina.errors import StoreReadOnly
 from lamina.store.base import Data, Folder, ObjectInfo, Store
+from lamina.store.counts import StoreCounts, counts_of
 
 
 class ReadOnlyStore:
@@ -17,6 +18,10 @@ class ReadOnlyStore:
     @property
     def url(self) -> str:
         return self._inner.url
+
+    @property
+    def counts(self) -> StoreCounts | None:
+        return counts_of(self._inner)
 
     def get(self, key: str) -> bytes:
         return self._inner.get(key)

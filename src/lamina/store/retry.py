@@ -14,6 +14,7 @@ from typing import TypeVar
 from lamina.clock import Clock
 from lamina.errors import AlreadyExists, Cancelled, NotFound, StoreUnavailable
 from lamina.store.base import Data, Folder, ObjectInfo, Store
+from lamina.store.counts import StoreCounts
 from lamina.store.readback import same_bytes
 
 T = TypeVar("T")
@@ -48,30 +49,32 @@ class RetryingStore:
         self._policy = policy
         self._clock = clock
         self._cancel = cancel
+        self.counts = StoreCounts()
 
     @property
     def url(self) -> str:
         return self._inner.url
 
     def get(self, key: str) -> bytes:
-        return self._retried(lambda: self._inner.get(key))
+        return self._retried("get", lambda: self._inner.get(key))
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        return self._retried(lambda: self._inner.get_range(key, start, length))
+        return self._retried("get_range", lambda: self._inner.get_range(key, start, length))
 
     def put(self, key: str, data: Data) -> None:
-        self._retried(lambda: self._inner.put(key, data))
+        self._retried("put", lambda: self._inner.put(key, data))
 
     def put_if_absent(self, key: str, data: Data) -> None:
-        self._retried(lambda: self._create(key, data))
+        self._retried("put_if_absent", lambda: self._create(key, data))
 
     def head(self, key: str) -> ObjectInfo:
-        return self._retried(lambda: self._inner.head(key))
+        return self._retried("head", lambda: self._inner.head(key))
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[ObjectInfo]:
         """A listing that breaks continues after the last key it gave."""
         attempts = self._attempts()
         while True:
+            self.counts.requests["list"] += 1
             try:
                 for info in self._inner.list(prefix, after=after):
                     self._stop_if_cancelled()
@@ -79,17 +82,18 @@ class RetryingStore:
                     after, attempts = info.key, self._attempts()
             except StoreUnavailable as error:
                 attempts.failed(error)
+                self.counts.retries += 1
             else:
                 return
 
     def list_folder(self, prefix: str = "") -> Folder:
-        return self._retried(lambda: self._inner.list_folder(prefix))
+        return self._retried("list_folder", lambda: self._inner.list_folder(prefix))
 
     def delete(self, key: str) -> None:
-        self._retried(lambda: self._inner.delete(key))
+        self._retried("delete", lambda: self._inner.delete(key))
 
     def copy(self, source: str, target: str) -> None:
-        self._retried(lambda: self._inner.copy(source, target))
+        self._retried("copy", lambda: self._inner.copy(source, target))
 
     def _create(self, key: str, data: Data) -> None:
         """After any failure that leaves open who wrote, look: our bytes are our success."""
@@ -105,14 +109,16 @@ class RetryingStore:
                 ) from error
             raise AlreadyExists("the key holds other bytes", where=error.where) from error
 
-    def _retried(self, call: Callable[[], T]) -> T:
+    def _retried(self, operation: str, call: Callable[[], T]) -> T:
         attempts = self._attempts()
         while True:
             self._stop_if_cancelled()
+            self.counts.requests[operation] += 1
             try:
                 return call()
             except StoreUnavailable as error:
                 attempts.failed(error)
+                self.counts.retries += 1
 
     def _attempts(self) -> _Attempts:
         return _Attempts(self._policy, self._clock, self._cancel)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from lamina.state.local import RunFolder
     from lamina.state.run import Run
+    from lamina.store.base import Store
     from lamina.wal.driver_log import DriverLog
     from lamina.wal.home import Home
     from lamina.wal.reader import Proven
@@ -130,6 +131,11 @@ class Workspace(Protocol):
 
     @property
     def notes(self) -> Notes: ...
+
+    @property
+    def stores(self) -> Sequence[Store]:
+        """What it asks over a network."""
+        ...
 
     @property
     def staged(self) -> StagedFiles: ...

@@ -33,6 +33,7 @@ from lamina.format.pipeline_record import PipelineRecord
 from lamina.os_errors import typed_errors
 from lamina.state.local import RunFolder
 from lamina.state.run import Run
+from lamina.store.base import Store
 from lamina.wal.core_log import CoreLog
 from lamina.wal.driver_log import DriverLog, drop_driver_segments
 from lamina.wal.dropping import drop_segments
@@ -125,6 +126,7 @@ class LocalWorkspace:
         self._home = home.absolute()
         self._disk: Disk = disk or LocalDisk(self._home)
         self.notes: Notes = LocalNotes(self._home)
+        self.stores: Sequence[Store] = ()
         self.staged: StagedFiles = HomeStaged(self._home)
         self.run_files = RunFolder(self._home / state_folder(new_writer_id(clock or SystemClock())))
 

@@ -12,7 +12,7 @@ from lamina.cli.support import shapes
 from lamina.cli.support.places import PipelinePlace, pipeline_argument
 from lamina.cli.support.session import Answered
 from lamina.clock import SystemClock
-from lamina.errors import LaminaError
+from lamina.errors import LaminaError, UsageError
 from lamina.front.defaults import PARTITIONS
 from lamina.front.run import MASTER, run
 from lamina.running.loop import Watcher
@@ -147,6 +147,22 @@ def _conf(
     help="Folder with the jars of Spark's connectors, if it cannot fetch them.  [env var: "
     "LAMINA_JARS]",
 )
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Serve metrics, /livez and /readyz on this port; 0 takes any that is free.",
+)
+@click.option(
+    "--metrics-host",
+    metavar="ADDRESS",
+    help="Address to serve metrics on.  [default: 127.0.0.1]",
+)
+@click.option(
+    "--events",
+    metavar="FILE|-",
+    help="Append one JSON line per epoch to this file, or print it (-).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def run_command(*, place: PipelinePlace, as_json: bool, **options: Any) -> None:
     """Run a pipeline, epoch after epoch.
@@ -165,6 +181,8 @@ def run_command(*, place: PipelinePlace, as_json: bool, **options: Any) -> None:
                 rows=screen.rows,
             )
             options["out"] = _output(as_json=as_json)
+            if options["events"] == "-":
+                options["events"] = _events_output(as_json=as_json)
             ended = run(
                 place.file, home=place.given_home, store=place.store, watcher=watcher, **options
             )
@@ -174,6 +192,13 @@ def run_command(*, place: PipelinePlace, as_json: bool, **options: Any) -> None:
             raise
         json_line({"event": "error", "error": shapes.error(error)})
         raise Answered(error) from error
+
+
+def _events_output(*, as_json: bool) -> TextIO:
+    """Two kinds of lines on one stream would be taken for each other."""
+    if as_json:
+        raise UsageError("--json and --events - both print JSON lines: give --events a file")
+    return sys.stdout
 
 
 def _output(*, as_json: bool) -> TextIO | None:

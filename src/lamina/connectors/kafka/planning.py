@@ -111,6 +111,13 @@ class Position:
         return ", ".join(f"partition {number} up to offset {at}" for number, at in found)
 
 
+def rows_behind(end: Position, bounds: Mapping[Part, Bounds]) -> int:
+    """How many offsets there are behind *end*; not all of them need be rows."""
+    return sum(
+        max(each.latest - end.next.get(part, each.earliest), 0) for part, each in bounds.items()
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Loss:
     """Rows of a topic that can no longer be read, or not as what follows those before."""

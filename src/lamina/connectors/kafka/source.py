@@ -27,6 +27,7 @@ from lamina.connectors.kafka.planning import (
     begin,
     lost_rows,
     lost_topic,
+    rows_behind,
     slices,
 )
 from lamina.connectors.kafka.security import SERVERS, driver_settings
@@ -44,7 +45,7 @@ from lamina.connectors.kafka.source_kind import (
 )
 from lamina.connectors.kinds import SourceContext
 from lamina.engine.model import Offset, SourceRange
-from lamina.engine.ports import Limits, SourceMemory
+from lamina.engine.ports import Backlog, Limits, SourceMemory
 from lamina.errors import AccessDenied, LaminaError, NotFound, Refused
 from lamina.state.schema import StateSchema
 
@@ -75,6 +76,7 @@ class KafkaSource:
         self._lost: list[Loss] = []  # of the last look, and accepted
         idle_after_us = given.microseconds(IDLE_AFTER)
         self._silence = None if idle_after_us is None else Silence(idle_after_us, self._clock)
+        self.backlog: Backlog | None = None  # in offsets: at least as many as there are rows
         self._allowed: set[str] = set()  # topics, by id, whose cleanup policy will do
 
     @property
@@ -108,10 +110,12 @@ class KafkaSource:
         read = slices(at, bounds, self._limit(limits))
         # What is lost later stops the run again; a plan that is made again has lost the same.
         self._skips_lost, self._accepted = False, (start, self._lost)
+        end = after(at, read)
+        self.backlog = Backlog(rows=rows_behind(end, bounds))
         return SourceRange(
             self.name,
             start,
-            after(at, read).written(),
+            end.written(),
             read,
             holding=self._holding(bounds, read),
             notes=tuple(

@@ -97,6 +97,7 @@ class RemoteWorkspace(LocalWorkspace):
         self._remote = RemoteDisk(self._store, scratch.absolute(), self._log, self._clock)
         super().__init__(scratch, self._clock, disk=self._remote)
         self.notes = RemoteNotes(self._store)
+        self.stores = (self._store,)
         self.staged = RemoteStaged(self._store, self._remote)
         self._tasks_here = tasks_here
         self._takes_over = take_over
