@@ -49,9 +49,12 @@ class Place:
 
     def put_tables(self, epochs: Iterable[pa.Table]) -> None:
         for number, table in enumerate(epochs):
-            path = self._file(number, "parquet")
-            pq.write_table(table, path)
-            os.utime(path, (1_000 + number, 1_000 + number))
+            self.put_table(number, table)
+
+    def put_table(self, number: int, table: pa.Table) -> None:
+        path = self._file(number, "parquet")
+        pq.write_table(table, path)
+        os.utime(path, (1_000 + number, 1_000 + number))
 
     def _file(self, number: int, kind: str) -> Path:
         (self.folder / "in").mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,15 @@ PAYMENTS = "order_id INT, amount DECIMAL(9,2), ratio DOUBLE, kind STRING, ts TIM
 MARK = "WATERMARK ts DELAY OF INTERVAL 3 HOURS"  # nothing that is made here is late
 WITHIN = "p.ts BETWEEN o.ts - INTERVAL 5 MINUTES AND o.ts + INTERVAL 10 MINUTES"
 ON = f"o.id = p.order_id AND {WITHIN}"
+STARTS = (
+    "(SELECT id, window AS w, window.start AS since, window.end AS until, count(*) AS n FROM o "
+    "GROUP BY id, window(ts, '10 minutes'))"
+)
+OTHERS = (
+    STARTS.replace("FROM o", "FROM p")
+    .replace("id,", "order_id AS id,", 1)
+    .replace("BY id", "BY order_id")
+)
 QUERIES = {
     "inner": f"SELECT o.id, p.amount, o.ts AS o_ts, p.ts FROM o JOIN p ON {ON}",
     "names": "SELECT id, state, amount FROM o INNER JOIN p ON order_id = id AND p.ts >= o.ts "
@@ -83,6 +92,8 @@ QUERIES = {
     "GROUP BY window(ts, '10 minutes'), state) WHERE n > 0) a "
     "FULL JOIN (SELECT window.end AS at, kind, count(*) AS n FROM p "
     "GROUP BY window(ts, '10 minutes'), kind) b ON a.at = b.at AND a.state = b.kind",
+    "starts": f"SELECT a.id, a.n, b.n AS m FROM {STARTS} a JOIN {STARTS} b ON a.id = b.id "
+    "AND a.since = b.since AND a.w = b.w AND a.until = b.until",
     "using_": f"SELECT ratio, o.id, p.kind FROM o JOIN p USING (ratio) WHERE {WITHIN}",
     "using_all": "SELECT state, a.id, b.n FROM (SELECT id, state, ts FROM o) a FULL JOIN "
     "(SELECT kind AS state, order_id AS n, ts FROM p) b USING (state, ts)",
@@ -213,6 +224,19 @@ def test_windows_over_a_join_wait_for_its_rows(spark: Any, tmp_path: Path) -> No
             "SELECT a.id FROM (SELECT id, count(*) AS n FROM o GROUP BY id) a JOIN p "
             "ON a.id = p.order_id STATE TTL INTERVAL 1 HOUR",
             "a join over",
+        ),
+        (
+            f"SELECT a.n FROM {STARTS} a JOIN {OTHERS} b ON a.since = b.since AND a.id = b.id",
+            "Compare the ends of the windows: a.until = b.until. That their starts are equal, or",
+        ),
+        (
+            f"SELECT a.n FROM {STARTS} a JOIN {OTHERS} b ON a.w = b.w AND a.id = b.id",
+            "Compare the ends of the windows: a.until = b.until",
+        ),
+        (
+            f"SELECT a.n FROM {STARTS.replace('window.end AS until, ', '')} a JOIN {OTHERS} b "
+            "ON a.since = b.since AND a.id = b.id",
+            "of closed windows window.end (neither window.start nor the window itself)",
         ),
         (
             "SELECT a.id FROM (SELECT id FROM o) a JOIN p ON a.id = p.order_id "

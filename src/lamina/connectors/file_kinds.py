@@ -13,6 +13,7 @@ from lamina.connectors.kinds import (
     SourceKind,
 )
 from lamina.connectors.reader_options import check_place, check_reader_options
+from lamina.connectors.silent import IDLE_AFTER_OPTION, check_idle_after
 from lamina.connectors.store_options import STORE_OPTIONS, check_store_options
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def _check(context: SourceContext) -> None:
     check_reader_options(context)
     check_store_options(context.source, context.given, PATH)
     check_place(context, PATH, LIST_EVERY)
+    check_idle_after(context)
 
 
 def _kind(name: str, doc: str, *options: DeclaredOption, **refused: str) -> SourceKind:
@@ -82,7 +84,7 @@ def _kind(name: str, doc: str, *options: DeclaredOption, **refused: str) -> Sour
         name,
         f"{doc} files in a folder; each file is read once, oldest first",
         open=_open,
-        options=(_PATH, *options, _LIST_EVERY, *STORE_OPTIONS),
+        options=(_PATH, *options, _LIST_EVERY, IDLE_AFTER_OPTION, *STORE_OPTIONS),
         refused={**REFUSED, **refused},
         check=_check,
         further=f"Options of Spark's {doc} reader are passed on",

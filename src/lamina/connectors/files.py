@@ -27,6 +27,7 @@ from lamina.connectors.file_status import (
 )
 from lamina.connectors.folder import SourceFolder
 from lamina.connectors.read_files import ReadFiles
+from lamina.connectors.silent import SilentFor
 from lamina.engine.model import Offset, SourceRange
 from lamina.engine.ports import Backlog, Limits, SourceMemory
 from lamina.errors import NotFound, Refused
@@ -51,9 +52,16 @@ class FilesSource:
     """What the driver does: listing, planning, looking again. Reading rows is the runner's."""
 
     def __init__(
-        self, name: str, folder: Path, *, written: str = "", clock: Clock | None = None
+        self,
+        name: str,
+        folder: Path,
+        *,
+        written: str = "",
+        idle_after_us: int | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """*written* is the folder as the pipeline names it: older homes are understood by it."""
+        self._silent = SilentFor(idle_after_us, clock)
         self.name = name
         self._given = folder.absolute()
         self._written = written
@@ -81,7 +89,8 @@ class FilesSource:
         files = tuple(self._take(read, limits.files))
         end = {FILES: str(int(start[FILES]) + len(files))}
         data, learned = FileRange(self._folder.path, files), read.learned(files) if files else None
-        self._planned = SourceRange(self.name, start, end, data, learned)
+        holding = self._silent.holding(has_more=bool(files))
+        self._planned = SourceRange(self.name, start, end, data, learned, holding=holding)
         return self._planned
 
     def confirm(self, planned: SourceRange) -> None:

@@ -175,6 +175,7 @@ class SourceKind:
     by_key: Callable[[Given], bool] = lambda _: False
     """Its rows are versions of rows by key, as engine/last_versions.py has them: the pipeline makes
     changes of them, and the option `keys` tells rows apart."""
+    has_parts: bool = False  # with idle_after each of them holds the watermark for itself
     skips_lost: bool = False  # it can go on behind rows that are gone (--skip-lost)
     jars: Callable[[Given], tuple[str, ...]] = lambda _: ()  # of Spark's project, by artifact
 

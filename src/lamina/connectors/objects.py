@@ -22,6 +22,7 @@ from typing import Any
 from lamina.clock import Clock, SystemClock
 from lamina.connectors.folder import is_ignored
 from lamina.connectors.read_objects import MEMORY, ReadObjects, learned
+from lamina.connectors.silent import SilentFor
 from lamina.engine.model import Offset, SourceRange
 from lamina.engine.ports import Backlog, Limits, Listings, SourceMemory
 from lamina.errors import NotFound, Refused
@@ -52,6 +53,7 @@ class ObjectsSource:
         options: Mapping[str, Any],
         *,
         list_every_us: int | None = None,
+        idle_after_us: int | None = None,
         clock: Clock | None = None,
     ) -> None:
         """*options* are those of lamina.store, and may hold secrets."""
@@ -59,6 +61,7 @@ class ObjectsSource:
         self.bucket = Bucket(url, options)
         self._list_every_s = None if list_every_us is None else list_every_us / 1_000_000
         self._clock = clock or SystemClock()
+        self._silent = SilentFor(idle_after_us, self._clock)
         self._memory: SourceMemory | None = None
         self._full_listings = 0
         self._forget()
@@ -90,7 +93,8 @@ class ObjectsSource:
         end = {OBJECTS: str(int(start[OBJECTS]) + len(objects))}
         data = ObjectRange(self.bucket.url, objects)
         change = learned(objects) if objects else None
-        self._planned = SourceRange(self.name, start, end, data, change)
+        holding = self._silent.holding(has_more=bool(objects))
+        self._planned = SourceRange(self.name, start, end, data, change, holding=holding)
         return self._planned
 
     def confirm(self, planned: SourceRange) -> None:

@@ -9,6 +9,7 @@ from lamina.connectors.file_kinds import PATH
 from lamina.connectors.files import FilesSource
 from lamina.connectors.kinds import BAD_ROWS_PATH, SourceContext
 from lamina.connectors.options import option_of
+from lamina.connectors.silent import IDLE_AFTER
 from lamina.engine.model import SourceRange
 
 if TYPE_CHECKING:
@@ -24,7 +25,10 @@ class SparkFiles(FilesSource):
         source, given = context.source, context.given
         path = option_of(source, PATH)
         assert path is not None, "it is required"
-        super().__init__(source.name, given.folder(PATH), written=path.value)
+        silent_us = given.microseconds(IDLE_AFTER)
+        super().__init__(
+            source.name, given.folder(PATH), written=path.value, idle_after_us=silent_us
+        )
         self._source = source
         self._further = given.further
         self._keeps_bad_rows = BAD_ROWS_PATH in given.declared

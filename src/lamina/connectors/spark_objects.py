@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lamina.connectors.kinds import BAD_ROWS_PATH, SourceContext
 from lamina.connectors.objects import ObjectsSource
+from lamina.connectors.silent import IDLE_AFTER
 from lamina.connectors.store_options import store_options
 from lamina.engine.model import SourceRange
 
@@ -24,7 +25,10 @@ class SparkObjects(ObjectsSource):
         self._context = context
         self._store = store_options(given)
         every = given.microseconds("list_every")
-        super().__init__(source.name, url, self._store, list_every_us=every)
+        silent_us = given.microseconds(IDLE_AFTER)
+        super().__init__(
+            source.name, url, self._store, list_every_us=every, idle_after_us=silent_us
+        )
 
     def frame(self, spark: SparkSession, planned: SourceRange) -> DataFrame:
         """The rows of a range; without those that cannot be read, if these are kept elsewhere."""

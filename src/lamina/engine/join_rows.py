@@ -6,7 +6,8 @@ both sides, of which those of the other side are null.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,6 +18,7 @@ from lamina.engine.join_asking import ASKS
 from lamina.engine.model import OperatorPlan, TaskResult
 from lamina.engine.task_state import TIME
 from lamina.engine.typed import as_planned
+from lamina.errors import Refused
 from lamina.state.keys import canonical, normalise
 from lamina.state.partition import StatePartition
 from lamina.state.schema import time_values
@@ -100,7 +102,8 @@ def rows_in(plan: OperatorPlan, batches: Iterable[pa.RecordBatch]) -> pa.RecordB
     listed = [batch for batch in batches if batch.num_rows]
     if not listed:
         return pa.RecordBatch.from_pylist([], schema)
-    batch = pa.concat_batches(listed)
+    with one_batch("the rows of an epoch"):
+        batch = pa.concat_batches(listed)
     columns = [as_planned(batch.column(field.name), field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -133,6 +136,34 @@ def on_time(rows: pa.RecordBatch, floor: int | None) -> Mask:
     return np.asarray(time_values(rows.column(AT)) >= floor - 1)
 
 
+@contextmanager
+def one_batch(what: str, keys: Sequence[pa.Array] = ()) -> Iterator[None]:
+    """Refused, instead of an error of Arrow's, if a column would have more than 2 GiB."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        if not any(said in str(error) for said in _TOO_LARGE):
+            raise
+        largest = f". The largest key is {_largest(keys)}" if keys else ""
+        raise Refused(
+            f"a join: {what} do not fit together in one task, a column of them has more than "
+            f"2 GiB{largest}",
+            advice="Leave large columns out of the SELECT, or give the join closer bounds. If it "
+            "is many keys and not one: more --partitions, or a smaller --max-rows",
+        ) from error
+
+
+_TOO_LARGE = ("offset overflow", "array cannot contain more than")  # as Arrow says it
+
+
+def _largest(keys: Sequence[pa.Array]) -> str:
+    """The key with the most rows, and how many these are."""
+    names = [f"k{number}" for number in range(len(keys))]
+    counts = pa.table(list(keys), names).group_by(names).aggregate([([], "count_all")])
+    row = counts.sort_by([("count_all", "descending")]).slice(0, 1).to_pylist()[0]
+    return f"{', '.join(str(row[name]) for name in names)}, with {row['count_all']} rows"
+
+
 def filtered(
     rows: pa.RecordBatch, keys: list[pa.Array], chosen: Mask
 ) -> tuple[pa.RecordBatch, list[pa.Array]]:
@@ -148,7 +179,8 @@ def kept_of(
     """What the state has of these keys, and of those whose timer is due."""
     if fired is not None and fired.num_rows:
         keys = [pa.concat_arrays(pair) for pair in zip(keys, fired.columns, strict=True)]
-    return partition.groups(keys)
+    with one_batch("the rows that are kept for the keys of an epoch"):
+        return partition.groups(keys)
 
 
 def with_kept(
@@ -158,10 +190,11 @@ def with_kept(
     if not kept.num_rows:
         return rows, keys
     own = [kept.column(field.name) for field in rows.schema]
-    every, both = (
-        [pa.concat_arrays(pair) for pair in zip(columns, own, strict=False)]
-        for columns in (rows.columns, keys)
-    )
+    with one_batch("the rows that are kept for the keys of an epoch", kept.columns[: len(keys)]):
+        every, both = (
+            [pa.concat_arrays(pair) for pair in zip(columns, own, strict=False)]
+            for columns in (rows.columns, keys)
+        )
     return pa.RecordBatch.from_arrays(every, schema=rows.schema), both
 
 

@@ -254,7 +254,9 @@ class _Checks:
 
     def _check_join(self, stream: Stream, updating: str | None) -> None:
         changing = [self._changing_part(name) for name in self.reads(stream.name)]
-        if check_join(stream, Inputs(updating, changing, self._sources_named), self._file):
+        if check_join(
+            stream, Inputs(updating, changing, self._sources_named, self._changing), self._file
+        ):
             self._looking_up.add(stream.name)
 
     def _check_where(self, shape: Shape) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lamina.errors import BadPipeline
@@ -20,6 +20,7 @@ class Inputs:
     updating: str | None  # a stream that one of them reads, or is, whose rows replace others
     changing: Sequence[str | None]  # for each what it reads, or is, whose rows are taken back
     sources: Callable[[str], Iterable[DeclaredSource]]
+    of_changes: Collection[str] = ()  # sources whose rows are changes
 
 
 def check_join(stream: Stream, inputs: Inputs, file: str) -> bool:
@@ -32,7 +33,8 @@ def check_join(stream: Stream, inputs: Inputs, file: str) -> bool:
     changed = next((each for each in inputs.changing if each is not None), inputs.updating)
     if of.is_table:
         if changed is not None:
-            raise over_changes(changed, of, file)
+            begins = any(each.name in inputs.of_changes for each in inputs.sources(of.left))
+            raise over_changes(changed, of, file, is_of_source=begins)
         return False
     if inputs.updating is not None:
         raise rows_replace(inputs.updating, of, file)

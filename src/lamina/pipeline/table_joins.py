@@ -95,13 +95,23 @@ def unknown_input(
     return select.script.bad(message, select.table, did_you_mean(name, known))
 
 
-def over_changes(name: str, of: JoinOf, file: str) -> BadPipeline:
-    """The error for a stream whose rows are taken back or replaced."""
+def over_changes(name: str, of: JoinOf, file: str, *, is_of_source: bool) -> BadPipeline:
+    """The error for rows that are taken back or replaced; in a source, or in a stream over rows
+    that stay."""
     return bad_at(
         f"a join of the table {of.right!r} with {name!r}, whose rows are taken back or replaced: "
         "the table may have changed since, and then another row would be taken back than came out",
         file,
         of.on_place,
-        f"Join the table before the aggregate, in what {name!r} reads, or let {name!r} EMIT ON "
-        "WINDOW CLOSE",
+        _FROM_A_SOURCE.format(of.right) if is_of_source else _FROM_A_STREAM.format(name),
     )
+
+
+_FROM_A_STREAM = (
+    "Join the table before the aggregate, in what {0!r} reads, or let {0!r} EMIT ON WINDOW CLOSE"
+)
+_FROM_A_SOURCE = (
+    "Read {!r} as changes, too: a CREATE SOURCE USING postgres_cdc or mysql_cdc, or Debezium. A "
+    "join of changes with changes puts right what came out. Or write the changes to a database by "
+    "their key, and let a view there join them with the table"
+)

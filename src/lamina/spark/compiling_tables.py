@@ -52,7 +52,7 @@ class TableJoin:
     def known(self, meaning: Json) -> Known:
         """The join, as those that read it need to know it."""
         if self.left.known.change is not Change.APPEND:
-            raise over_changes(self.of.left, self.of, self.file)
+            raise over_changes(self.of.left, self.of, self.file, is_of_source=False)
         left = self.left.relations
         right = Relation(self.of.right_alias, tuple(self.schema.names))
         shown = (*left, *((right,) if self.of.kind.has_pairs else ()))

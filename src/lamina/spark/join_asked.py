@@ -26,6 +26,10 @@ _BOUNDS = (
     "INTERVAL 1 HOUR. Or write STATE TTL INTERVAL 1 DAY behind the SELECT: rows that are further "
     "apart are no pair then"
 )
+_ENDS = (
+    "Compare the ends of the windows: {} = {}. That their starts are equal, or the windows "
+    "themselves, does not say how long to wait; it may stay beside it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +196,8 @@ class Asked:
         if not all(times):
             raise self.bad(
                 "a join of rows without their event time: nobody knows how long to keep them",
-                "Pass the watermark's column on, as it is, on both sides",
+                "Pass the watermark's column on, as it is, on both sides; of closed windows "
+                "window.end (neither window.start nor the window itself)",
             )
         return times
 
@@ -205,7 +210,7 @@ class Asked:
             raise self.bad(
                 f"a join without {what} of time, between {times[0]} and {times[1]}: its rows would "
                 "be kept for ever",
-                _BOUNDS,
+                _ENDS.format(*times) if all(each.known.ends for each in self.inputs) else _BOUNDS,
             )
         if low > high:
             raise self.bad("no pair of rows meets the bounds of this join", "See its ON")

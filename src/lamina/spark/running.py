@@ -21,6 +21,7 @@ from lamina.connectors.opening import (
 )
 from lamina.connectors.opening_tables import close_tables, open_tables
 from lamina.connectors.options import option_of
+from lamina.connectors.registry import source_kind
 from lamina.connectors.spark_source import Probed, SparkSource
 from lamina.disk.base import Lock
 from lamina.engine.checked_code import check_code
@@ -30,7 +31,7 @@ from lamina.engine.plans import FailPoint
 from lamina.engine.ports import Table
 from lamina.errors import UsageError
 from lamina.pipeline.checks import check_pipeline, order
-from lamina.pipeline.model import Pipeline
+from lamina.pipeline.model import DeclaredSource, Pipeline
 from lamina.running.control import Status
 from lamina.running.loop import Loop, Until, Watcher, stopping
 from lamina.running.observing import Observers
@@ -94,12 +95,17 @@ def check(pipeline: Pipeline, wanted: RunSettings) -> None:
     check_pipeline(pipeline, file=wanted.file, changing=changing)
     check_connectors(pipeline, wanted.folder, file=wanted.file)
     check_code(pipeline, file=wanted.file)
-    with_parts = [s.name for s in pipeline.sources.values() if option_of(s, "idle_after")]
+    with_parts = [s.name for s in pipeline.sources.values() if _holds_by_parts(s)]
     if wanted.engine.max_ahead_us is not None and with_parts:
         raise UsageError(
             f"--max-ahead and the idle_after of {with_parts[0]!r} cannot be used together",
             advice="Leave one of them out: parts of a source may be far apart",
         )
+
+
+def _holds_by_parts(source: DeclaredSource) -> bool:
+    kind = source_kind(source.format)
+    return kind is not None and kind.has_parts and option_of(source, "idle_after") is not None
 
 
 def run_here(

@@ -94,11 +94,25 @@ def test_rows_that_are_taken_back_meet_no_table(emit: str) -> None:
     )
     error = refused(f"SELECT id, count(*) AS n FROM o GROUP BY id {emit}", tail)
     assert "a join of the table 'items' with 's', whose rows are taken back or" in error.message
+    assert "Join the table before the aggregate, in what 's' reads" in error.advice
 
 
 def test_rows_of_a_source_of_changes_meet_no_table() -> None:
-    with pytest.raises(BadPipeline, match="whose rows are taken back or replaced"):
-        check_pipeline(parsed(JOIN), file="p.sql", changing={"o"})
+    tail = (
+        ";\nCREATE STREAM r AS SELECT s.id, i.name FROM s JOIN items i ON s.id = i.id"
+        ";\nCREATE SINK s_out FROM r USING parquet OPTIONS (path 'out');"
+    )
+    groups = "SELECT id, count(*) AS n FROM o GROUP BY id EMIT CHANGES"
+    for pipeline in (parsed(JOIN), parsed(groups, tail)):
+        with pytest.raises(BadPipeline, match="whose rows are taken back or replaced") as refused:
+            check_pipeline(pipeline, file="p.sql", changing={"o"})
+        assert "Read 'items' as changes, too: a CREATE SOURCE" in refused.value.advice
+
+
+def test_a_table_that_is_read_as_changes_joins_changes() -> None:
+    """What the error says can be done."""
+    text = HEAD.replace("CREATE TABLE Items", "CREATE SOURCE Items") + JOIN + TAIL
+    check_pipeline(parse_pipeline(text, {}, file="p.sql"), file="p.sql", changing={"o", "Items"})
 
 
 def test_a_table_after_closed_windows_is_as_good_as_any() -> None:

@@ -339,6 +339,7 @@ KAFKA = SourceKind(
     extra=Extra("kafka", ("confluent_kafka",)),
     metadata=METADATA,
     bad_rows="topic STRING, partition INT, offset BIGINT, key BINARY, bytes BINARY",
+    has_parts=True,
     skips_lost=True,
     by_key=is_debezium,
     jars=_jars,
