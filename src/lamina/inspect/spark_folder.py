@@ -43,7 +43,7 @@ from lamina.format.spark_log import (
 )
 from lamina.store.base import Store
 
-PARALLEL = 16
+PARALLEL = 8  # files of state are read whole: up to 64 MiB each
 METADATA, OFFSETS, COMMITS, SOURCES, STATE = "metadata", "offsets", "commits", "sources", "state"
 
 Tables: TypeAlias = tuple[tuple[str, int], ...]
