@@ -13,6 +13,7 @@ import pyarrow.dataset
 import pytest
 
 from lamina.errors import BadPipeline, Diverged, Fenced, LaminaError, Refused, UsageError
+from lamina.running.control import read_status
 from lamina.spark import BatchSink, sink
 from lamina.spark.bridge import QUERY_ID
 from lamina.testing.faulty import Killed
@@ -87,6 +88,9 @@ def test_a_batch_that_was_killed_is_published_once(world: World, point: str) -> 
     world.give(again, 1)  # as Spark does: it has no commit of its own
     world.give(again, 1)
     assert world.published() == rows_of(0, 1)
+    status = read_status(world.folder / "home")
+    assert status is not None
+    assert (status.phase, status.epoch, status.sinks) == ("running", 2, {"out": 2})
     again.close()
     world.give(again, 2)  # the same object, opened again
     assert world.published() == rows_of(0, 1, 2)
@@ -161,10 +165,19 @@ def test_rows_reach_postgres_once(world: World, postgres_server: PostgresServer)
     login = {"port": postgres_server.port, "database": "postgres", "user": ADMIN}
     schema = postgres_server.new_schema()
     options = {"table": "bridged", "schema": schema, **login}
-    to = sink("postgres", options, name="db", home=world.folder / "home")
+    killed = list[str]()
+
+    def fail(at: str) -> None:
+        if at == "before publish" and not killed:
+            killed.append(at)
+            raise Killed(at)
+
+    to = sink("postgres", options, name="db", home=world.folder / "home", fail_point=fail)
     world.open.append(to)
+    with pytest.raises(Killed):
+        world.give(to, 0, drop="tags")  # PostgreSQL has no maps
     for number in (0, 1, 1):
-        world.give(to, number, drop="tags")  # PostgreSQL has no maps
+        world.give(to, number, drop="tags")
     with postgres_server.connect() as connection:
         found = connection.execute(f"SELECT v FROM {schema}.bridged").fetchall()
     assert Counter(v for (v,) in found) == rows_of(0, 1)

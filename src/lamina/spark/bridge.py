@@ -18,16 +18,17 @@ from types import TracebackType
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.utils import is_remote
 
 from lamina.clock import SystemClock
 from lamina.connectors.batches import BATCHES, KIND, Batch, BatchSource, Fingerprint
 from lamina.engine.engine import Engine
-from lamina.engine.plans import EngineSettings, FailPoint
+from lamina.engine.plans import EngineSettings, EpochReport, FailPoint
 from lamina.errors import StoreUnavailable, UsageError
 from lamina.pipeline.builder import PipelineBuilder
 from lamina.pipeline.model import Pipeline
 from lamina.recovery.config import RecoveryConfig
-from lamina.running.presence import present
+from lamina.running.presence import Presence, present
 from lamina.running.settings import RunSettings
 from lamina.spark.failures import spark_errors
 from lamina.spark.running import check, open_pipeline
@@ -91,6 +92,7 @@ class BatchSink:
         self._lock = threading.Lock()
         self._held = ExitStack()
         self._engine: Engine | None = None
+        self._here: Presence | None = None
         self._columns = ""
 
     def __call__(self, frame: DataFrame, number: int) -> None:
@@ -123,6 +125,10 @@ class BatchSink:
         held.close()
 
     def _publish(self, frame: DataFrame, number: int) -> None:
+        if is_remote():
+            message = "lamina.spark.sink does not work with Spark Connect"
+            advice = "It runs in the process of the driver: use a session without a remote"
+            raise UsageError(message, advice=advice)
         columns = frame.schema.json()
         if self._engine is not None and columns != self._columns:
             self._close()  # the query was changed
@@ -136,21 +142,35 @@ class BatchSink:
             query = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or ""
             batch = Batch(number, query, fingerprint(kept), f"global_temp.{view}")
             self._source.offer(batch)
-            self._step(engine, number)
+            report = self._step(engine, number)
         finally:
             self._source.offer(None)
             frame.sparkSession.catalog.dropGlobalTempView(view)
             if not was_kept:
                 kept.unpersist()
         engine.drain()
+        self._say(engine, sum(report.rows.values()) if report else 0)
 
-    def _step(self, engine: Engine, number: int) -> None:
+    def _say(self, engine: Engine, rows: int) -> None:
+        """For `lamina status`."""
+        assert self._here is not None, "the engine is open"
+        self._here.say(
+            "running",
+            epoch=engine.epoch,
+            saved_epoch=engine.saved_epoch,
+            rows=self._here.status.rows + rows,
+            sinks=engine.publisher.epochs(),
+            why=engine.trouble,
+        )
+
+    def _step(self, engine: Engine, number: int) -> EpochReport | None:
         """The epoch of a batch; none if it was decided before. A checkpoint may hold it up."""
         until = self._clock.monotonic() + HELD_MAX_S
-        while engine.step() is None and engine.held:
+        while (report := engine.step()) is None and engine.held:
             if self._clock.monotonic() > until:
                 raise StoreUnavailable(f"batch {number} cannot be taken now: {engine.held}")
             self._clock.wait(POLL_S)
+        return report
 
     def _opened(self, frame: DataFrame) -> Engine:
         """Claimed and recovered; what was decided and not published is published."""
@@ -169,9 +189,8 @@ class BatchSink:
             )
             held.callback(here.say, "ended", why="")
             held.callback(engine.close)
-            here.say("running", epoch=engine.epoch)
             engine.drain()
-            self._held = held.pop_all()
+            self._held, self._here = held.pop_all(), here
         return engine
 
     def _pipeline(self, frame: DataFrame) -> Pipeline:
