@@ -11,9 +11,9 @@ from typing import Any
 from lamina.errors import LaminaError, NotFound, UsageError
 from lamina.format.home_names import IDENTITY
 from lamina.format.names import CheckpointPaths
-from lamina.front.places import FOLDER, PipelinePlace, place_of
+from lamina.front.places import PipelinePlace, place_of
 from lamina.store import Store, open_store
-from lamina.store.address import home_address
+from lamina.store.address import FOLDER, home_address
 
 LOG = "log"
 _UNSAFE = re.compile(r"[^a-z0-9]+")

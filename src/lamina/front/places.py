@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lamina.errors import BadPipeline, NotFound, UsageError
-from lamina.format.canonical import sha256_hex
 from lamina.os_errors import typed_errors
-from lamina.store.address import home_address
+from lamina.store.address import FOLDER, kept_by
 
 if TYPE_CHECKING:
     from lamina.pipeline.model import Pipeline
 
-FOLDER = ".lamina"
 INSTALL = "pip install 'lamina[spark,java]'"
 
 
@@ -77,12 +75,8 @@ def place_of(
     path = Path(file)
     if not path.stem or "\0" in str(path):
         raise UsageError("the name of the pipeline file is empty")
-    kept = path.absolute().parent / FOLDER / path.stem
-    remote = home_address(home)
-    if remote:
-        beside = kept / f"remote-{sha256_hex(remote.encode())[:12]}"
-        return PipelinePlace(path, beside, store or f"{remote}/store", remote)
-    return PipelinePlace(path, Path(home) if home else kept / "home", store or str(kept / "store"))
+    kept = kept_by(path, home, store)
+    return PipelinePlace(path, kept.home, kept.store, kept.remote)
 
 
 def require_spark(what: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.errors import Corrupt, LaminaError, NotFound
 from lamina.inspect.files import RunFiles
-from lamina.inspect.places import locate
+from lamina.inspect.places import locate, of_pipeline
 from lamina.inspect.reach import At, reach
 from lamina.inspect.view import View, look
 from lamina.store import open_store
@@ -55,10 +55,13 @@ class Archive:
 
 
 def open_archive(store: str | Path | Checkpointer, *, home: str | Path | None = None) -> Archive:
-    """Open a store by folder, URL or checkpointer; or the folder that `lamina.open` was given.
+    """Open a store by folder, URL or checkpointer; a pipeline by its file; or the folder that
+    `lamina.open` was given.
 
     A *home* in an object store is copied first: the archive shows it as it is now.
     """
+    if not isinstance(store, Checkpointer):
+        store, home = of_pipeline(store, home)
     if address := home_address(home):
         with ExitStack() as copies:
             archive = open_archive(store, home=copies.enter_context(copied_home(address)))

@@ -17,7 +17,6 @@ from sqlglot.errors import SqlglotError
 
 from lamina.errors import UsageError
 from lamina.inspect.where import parse_value
-from lamina.state.schema import StateSchema
 
 ADVICE = (
     "Compare columns with values, for example: symbol = 'A' AND sum(volume) > 100; also IN, "
@@ -40,14 +39,14 @@ _MIRRORED: dict[type[Any], type[Any]] = {
 }
 
 
-def parse_condition(schema: StateSchema, text: str) -> pc.Expression:
-    """What *text* says of the columns of a state; UsageError names what cannot be understood."""
+def parse_condition(row: pa.Schema, text: str) -> pc.Expression:
+    """What *text* says of the columns of *row*; UsageError names what cannot be understood."""
     try:
         parsed = parse_one(text, dialect="spark")
     except (SqlglotError, RecursionError) as error:
         line = str(error).splitlines()[0][:200]
         raise UsageError(f"this condition is not SQL: {line}", advice=ADVICE) from None
-    return _Reader(schema.row).condition(parsed)
+    return _Reader(row).condition(parsed)
 
 
 class _Reader:

@@ -7,7 +7,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from lamina.embedded.opening import HOME, STORE
+from lamina.errors import NotFound
 from lamina.os_errors import typed_errors
+from lamina.store.address import kept_by
 
 LOG = "log"
 
@@ -18,6 +20,23 @@ class Places:
 
     store: str
     home: Path | None
+
+
+def of_pipeline(
+    store: str | Path, home: str | Path | None, given_store: str | None = None
+) -> tuple[str | Path, str | Path | None]:
+    """Store and home of a pipeline file, if *store* is one; else both as they are.
+
+    A home that is not on this machine is left out: then there are only checkpoints.
+    """
+    file = Path(store)
+    if file.suffix != ".sql" or "://" in str(store) or file.is_dir():
+        return store, home
+    if not file.exists():
+        raise NotFound("there is no such pipeline file", where=str(store))
+    kept = kept_by(file, home, given_store)
+    has_home = home is not None or kept.home.is_dir()
+    return kept.store, (kept.remote or kept.home) if has_home else None
 
 
 def locate(address: str | Path, home: str | Path | None = None) -> Places:

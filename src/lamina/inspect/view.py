@@ -15,6 +15,7 @@ from lamina.errors import NotFound, UsageError
 from lamina.format.commit import CommitRecord
 from lamina.format.manifest_model import CheckpointManifest, KeyedState, OperatorRuns, StateColumn
 from lamina.ids import CheckpointId
+from lamina.inspect.column_types import parse_type
 from lamina.inspect.files import RunFiles
 from lamina.inspect.reach import Reached
 from lamina.inspect.where import Where, matching, point_key
@@ -154,6 +155,33 @@ class View:
                 if found.num_rows:
                     yield found
 
+    def row_schema(self, operator: str) -> pa.Schema:
+        """Key and value columns, as people call them: from manifest and log, if types are flat."""
+        info = self.info(operator)
+        columns = [(each, parse_type(each.type)) for each in (*info.key, *info.value)]
+        if any(kind is None for _, kind in columns):
+            return self.schema(operator).row
+        return pa.schema([pa.field(each.name, kind, each.nullable) for each, kind in columns])
+
+    def partitions(self, operator: str) -> int:
+        """How many parts `scan_part` knows: P at this point."""
+        return self._partitions(self._find(operator))
+
+    def scan_part(
+        self, operator: str, number: int, where: Where = None
+    ) -> Iterator[pa.RecordBatch]:
+        """What `scan` gives, of one partition: of a checkpoint only its files are fetched."""
+        operator = self._find(operator)
+        only = None if self.commits else number
+        lists = self.lists(operator) if only is None else self._open(operator, silent, only=only)
+        if lists is None:
+            return
+        wanted = matching(lists.columns, where)
+        for batch in lists.state.partitions[number].scan():
+            found = wanted(batch.rename_columns(lists.columns.row.names))
+            if found.num_rows:
+                yield found
+
     def to_arrow(self, operator: str, where: Where = None) -> pa.Table:
         """All of it, in memory."""
         schema = self.schema(operator).row
@@ -203,11 +231,15 @@ class View:
         assert keyed is not None
         return keyed.partitions
 
-    def _open(self, operator: str, report: Report) -> Lists | None:
+    def _open(self, operator: str, report: Report, only: int | None = None) -> Lists | None:
         stored = FoundState()
         if self.manifest is not None and operator in self._stored:
-            files = self._files.fetch(self._stored[operator], report)
-            known = found_states(self.manifest, files, only=operator)
+            runs = self._stored[operator]
+            if only is not None:
+                runs = replace(runs, partitions={only: runs.partitions.get(only, ())})
+            files = self._files.fetch(runs, report)
+            manifest = replace(self.manifest, operators={operator: runs})
+            known = found_states(manifest, files, only=operator)
             stored = known.get(operator, stored)
         logged = self._log.get(operator, FoundState()).placed
         found = FoundState([*stored.placed, *logged], stored.stored)

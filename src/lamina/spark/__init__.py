@@ -8,9 +8,11 @@ session      a Spark of our own: java and class_archive start it
 internals    everything that is not part of Spark's public API, and nothing else
 bridge       the batches of a Structured Streaming query, to sinks
 failures     what a failed job means, in one line
+datasource   state as DataFrames: the format `lamina`
 """
 
 from lamina.spark.bridge import BatchSink, sink
+from lamina.spark.datasource import register
 from lamina.spark.running import run
 
-__all__ = ["BatchSink", "run", "sink"]
+__all__ = ["BatchSink", "register", "run", "sink"]

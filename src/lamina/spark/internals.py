@@ -26,7 +26,7 @@ from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.classic.column import _to_java_column, _to_seq
 from pyspark.sql.pandas.functions import vectorized_udf  # type: ignore[attr-defined]
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 from pyspark.util import PythonEvalType
 
@@ -206,6 +206,17 @@ def arrow_schema(frame: DataFrame) -> pa.Schema:
         timezone="UTC",
         prefers_large_types=large == "true",
     )
+    return found
+
+
+def frame_schema(schema: pa.Schema) -> StructType:
+    """The columns of a frame with these types of Arrow; raises Spark's own error of another."""
+    return from_arrow_schema(schema)
+
+
+def sent_schema(schema: StructType) -> pa.Schema:
+    """The Arrow types in which Spark takes the columns of a frame from a data source."""
+    found: pa.Schema = to_arrow_schema(schema, timezone="UTC")
     return found
 
 

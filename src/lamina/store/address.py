@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from lamina.errors import UsageError
+from lamina.format.canonical import sha256_hex
 from lamina.store.base import check_key
 
+FOLDER = ".lamina"
 REMOTE_SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
 SCHEMES = ("file", "memory", *REMOTE_SCHEMES)
 
@@ -27,6 +30,27 @@ def home_address(home: str | os.PathLike[str] | None) -> str:
         message = f"no home has the scheme {scheme[:40]!r}; known are a path, {known}"
         raise UsageError(message, where=given)
     return given.rstrip("/")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a pipeline keeps: beside its file, unless somebody says otherwise."""
+
+    home: Path  # of a home in an object store: the folder of this machine beside the file
+    store: str
+    remote: str = ""  # the address of a home in an object store
+
+
+def kept_by(
+    file: Path, home: str | os.PathLike[str] | None = None, store: str | None = None
+) -> Kept:
+    """Home and store of the pipeline of a file, as they are given, or by default."""
+    beside = file.absolute().parent / FOLDER / file.stem
+    remote = home_address(home)
+    if remote:
+        name = f"remote-{sha256_hex(remote.encode())[:12]}"
+        return Kept(beside / name, store or f"{remote}/store", remote)
+    return Kept(Path(home) if home else beside / "home", store or str(beside / "store"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ import pytest
 
 from lamina.errors import UsageError
 from lamina.inspect.conditions import parse_condition
-from lamina.state.schema import StateSchema
 
 AT = [datetime(2026, 11, 19, hour, tzinfo=UTC) for hour in (10, 11, 12)]
 KEY = pa.schema([("symbol", pa.string()), ("window_start", pa.timestamp("us", "UTC"))])
@@ -21,7 +20,6 @@ VALUE = pa.schema(
         ("Flag", pa.bool_()),
     ]
 )
-SCHEMA = StateSchema(KEY, VALUE)
 ROWS = pa.record_batch(
     [
         pa.array(["a", "b", None]),
@@ -53,7 +51,7 @@ ROWS = pa.record_batch(
     ],
 )
 def test_a_condition_keeps_the_rows_that_it_holds_for(text: str, counts: list[int]) -> None:
-    found = ROWS.filter(parse_condition(SCHEMA, text))
+    found = ROWS.filter(parse_condition(ROWS.schema, text))
     assert found["count(*)"].to_pylist() == counts
 
 
@@ -75,6 +73,6 @@ def test_a_condition_keeps_the_rows_that_it_holds_for(text: str, counts: list[in
 )
 def test_what_is_not_understood_is_named(text: str, said: str) -> None:
     with pytest.raises(UsageError) as refused:
-        parse_condition(SCHEMA, text)
+        parse_condition(ROWS.schema, text)
     assert said in refused.value.message
     assert refused.value.advice or "not a value" in said

@@ -175,7 +175,7 @@ class _Asked:
         else:
             self.schema = lists.columns.row
             if isinstance(which, str):
-                self._where = parse_condition(lists.columns, which)
+                self._where = parse_condition(lists.columns.row, which)
             elif which:
                 self._where = parse_key(lists.columns, which)
 

@@ -6,19 +6,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from lamina.cli.support.homes import HomeTarget, home_target
-from lamina.cli.support.places import place_of
 from lamina.cli.support.shapes import Shape
 from lamina.cli.support.target import Target, option_option, require_log
-from lamina.errors import NotFound
 from lamina.format.manifest_model import StateColumn
 from lamina.inspect import Archive, OperatorInfo, View
-from lamina.inspect.places import locate
+from lamina.inspect.places import locate, of_pipeline
 
 F = TypeVar("F", bound=Callable[..., None])
 REFERENCE = "ID|SAVEPOINT|EPOCH|latest|head"
@@ -48,13 +45,8 @@ def state_target(command: F) -> F:
 
 def _target(store: str, base: str, option: Mapping[str, Any], home: str | None) -> StateTarget:
     """A pipeline file stands for its store, and for its home if that is there."""
-    if not store.endswith(".sql") or Path(store).is_dir():
-        return StateTarget(Target(store, base, option), home)
-    place = place_of(store, home)
-    if not place.file.exists():
-        raise NotFound("there is no such pipeline file", where=store)
-    has_home = home is not None or place.home.is_dir()
-    return StateTarget(Target(place.store, base, option), place.given_home if has_home else None)
+    url, kept = of_pipeline(store, home)
+    return StateTarget(Target(str(url), base, option), None if kept is None else str(kept))
 
 
 def _options() -> tuple[Callable[[Any], Any], ...]:
