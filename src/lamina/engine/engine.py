@@ -54,6 +54,7 @@ from lamina.engine.works import Works
 from lamina.errors import Refused, StoreUnavailable
 from lamina.format.commit import CommitRecord, Point
 from lamina.ids import CheckpointId, fold
+from lamina.logs import about
 from lamina.recovery.manager import Recovered
 from lamina.recovery.state import RecoveryReport
 from lamina.workspace.base import Workspace
@@ -312,7 +313,8 @@ class Engine:
             )
             self._fail_point(f"before {stream.name}")
             has_rows = not stream.late_of or has_late(results[stream.late_of])
-            results[stream.name] = self._runner.run(work) if has_rows else StreamResult(())
+            with about(epoch=plan.epoch, stream=stream.name):
+                results[stream.name] = self._runner.run(work) if has_rows else StreamResult(())
             self._fail_point(f"after {stream.name}")
             phases.lap_stream(stream.name)
         return results

@@ -43,6 +43,7 @@ from lamina.engine.temporal_joins import update_temporal_join
 from lamina.engine.typed import as_planned
 from lamina.errors import Refused
 from lamina.format.commit import WalRange
+from lamina.logs import about
 from lamina.pipeline.model import Emit
 from lamina.state.changes import changes
 from lamina.state.folding import folded
@@ -72,7 +73,9 @@ def update_state(
 
     *of_rows* says that they are of single rows: a key may have many.
     """
-    with failures_named(own_of(operator.plan), task):
+    stream = task.stream
+    where = about(epoch=stream.epoch, stream=stream.stream, partition=task.partition)
+    with failures_named(own_of(operator.plan), task), where:
         return _updated(task, operator, batches, of_rows=of_rows)
 
 

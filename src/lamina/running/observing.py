@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, TextIO
 
@@ -70,4 +71,16 @@ def observing(
             address = stack.enter_context(served(metrics, host, port))
             note(f"metrics are at {address}/metrics")
             keepers.append(metrics)
+        if _has_spans():
+            from lamina.running.spans import EpochSpans  # noqa: PLC0415  an extra
+
+            keepers.append(EpochSpans(pipeline))
         yield Observers(keepers, metrics)
+
+
+def _has_spans() -> bool:
+    """Whether OpenTelemetry is installed: without it there are none."""
+    try:
+        return find_spec("opentelemetry.trace") is not None
+    except ModuleNotFoundError:
+        return False

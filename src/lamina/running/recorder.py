@@ -5,6 +5,7 @@ All of that is for people. If a row cannot be kept the pipeline goes on, and say
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,6 +16,7 @@ from lamina.clock import Clock
 from lamina.engine.plans import EpochReport
 from lamina.errors import LaminaError
 from lamina.format.epoch_row import EpochRow
+from lamina.logs import about
 from lamina.running.control import Status
 from lamina.running.history import HistoryWriter
 from lamina.running.loop import Watcher
@@ -22,6 +24,7 @@ from lamina.running.presence import Presence
 from lamina.workspace.base import Notes
 
 HELD = "held"
+_LOG = logging.getLogger("lamina.epochs")
 
 
 class RowKeeper(Protocol):
@@ -72,6 +75,13 @@ class Recorder:
         waited = max(now - since - report.seconds, 0.0) if since is not None else 0.0
         row = row_of(report, self._clock.now_ms(), waited_s=waited, held=self._held, why=self._why)
         self._held = ""
+        with about(epoch=row.epoch):
+            _LOG.info(
+                "%d rows read, %d written, in %.3f s",
+                sum(row.rows.values()),
+                sum(row.rows_out.values()),
+                report.seconds,
+            )
         for keeper in self._keepers:
             self._try(keeper.what, partial(keeper.add, row))
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 import click
@@ -15,6 +18,7 @@ from lamina.clock import SystemClock
 from lamina.errors import LaminaError, UsageError
 from lamina.front.defaults import PARTITIONS
 from lamina.front.run import MASTER, run
+from lamina.logs import ContextFilter, JsonFormatter
 from lamina.running.loop import Watcher
 from lamina.state.vnodes import VNODE_COUNT
 
@@ -163,8 +167,11 @@ def _conf(
     metavar="FILE|-",
     help="Append one JSON line per epoch to this file, or print it (-).",
 )
+@click.option(
+    "--log-json", is_flag=True, help="Print log records on stderr, one JSON object per line."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
-def run_command(*, place: PipelinePlace, as_json: bool, **options: Any) -> None:
+def run_command(*, place: PipelinePlace, as_json: bool, log_json: bool, **options: Any) -> None:
     """Run a pipeline, epoch after epoch.
 
     SIGTERM, Ctrl-C and `lamina stop` let the current epoch finish; a checkpoint follows, and the
@@ -172,7 +179,10 @@ def run_command(*, place: PipelinePlace, as_json: bool, **options: Any) -> None:
     epoch.
     """
     try:
-        with open_screen(SystemClock(), as_json=as_json) as screen:
+        with (
+            _logged(place.name, as_json=log_json),
+            open_screen(SystemClock(), as_json=as_json) as screen,
+        ):
             watcher = Watcher(
                 recovered=screen.recovered,
                 note=screen.note,
@@ -192,6 +202,26 @@ def run_command(*, place: PipelinePlace, as_json: bool, **options: Any) -> None:
             raise
         json_line({"event": "error", "error": shapes.error(error)})
         raise Answered(error) from error
+
+
+@contextmanager
+def _logged(pipeline: str, *, as_json: bool) -> Iterator[None]:
+    """Every record of this process, of Lamina and of the user's own code, with what it is about."""
+    if not as_json:
+        yield
+        return
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(ContextFilter({"pipeline": pipeline}))
+    handler.setFormatter(JsonFormatter())
+    ours, root = logging.getLogger("lamina"), logging.getLogger()
+    before = ours.level
+    root.addHandler(handler)
+    ours.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        ours.setLevel(before)
+        root.removeHandler(handler)
 
 
 def _events_output(*, as_json: bool) -> TextIO:
