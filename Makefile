@@ -85,6 +85,10 @@ system:
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! command -v chromium >/dev/null; then \
 	  { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } >/dev/null \
 	  || echo "Chromium cannot be installed here: the test of the page in a browser is skipped"; fi
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! command -v promtool >/dev/null; then \
+	  { aside=$$(mktemp -d) && cd "$$aside" && apt-get update -qq && apt-get download -qq prometheus && \
+	    dpkg -x prometheus_*.deb . && install usr/bin/promtool /usr/local/bin/ && rm -r "$$aside"; } >/dev/null 2>&1 \
+	  || echo "promtool cannot be fetched here: the alert rules are checked without it"; fi
 
 # The Azure emulator comes from npm; where it cannot be had its tests are skipped and say so.
 azurite:
