@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from lamina.checkpoint.commit_log import CommitLog
 from lamina.clock import new_checkpoint_id
@@ -179,7 +180,10 @@ class Driver:
         return bool(record.ranges) and all(p.path in self.disk.files for p in record.ranges)
 
     def _pending_record(self, commit: Commit, records: Mapping[str, Record]) -> Record:
-        return records.get(commit.point.digest) or Record(commit, "from a manifest", ())
+        """A manifest carries the output of an epoch: not where its runs are."""
+        return records.get(commit.point.digest) or replace(
+            self.world.truth[commit.point.digest].record, ranges=()
+        )
 
     def _adopt(self, plan: Plan, records: Mapping[str, Record]) -> None:
         copied = tuple(self._pending_record(c, records) for c in plan.adopt.commits)
@@ -203,13 +207,15 @@ class Driver:
         if random.random() < 0.3:
             self._trim()
 
-    def _commit(self, parent: Point | None, state: tuple[str, ...]) -> None:
+    def _commit(
+        self, parent: Point | None, state: tuple[str, ...], *, takes_back: bool = False
+    ) -> None:
         epoch, self.next_epoch = self.next_epoch, self.next_epoch + 1
         content = f"e{epoch}-g{self.generation}"
         ranges = self._run_tasks(epoch, content)
         digest = digest_of([epoch, content, parent.digest if parent else "", self.clock.now_ms()])
         commit = Commit(Point(epoch, digest), parent, self.head, self.generation)
-        record = Record(commit, content, ranges)
+        record = Record(commit, content, ranges, takes_back)
         after = (*state, content)
         self.world.record(record, after)
         path = self._segment(self.generation)
@@ -237,11 +243,14 @@ class Driver:
             if sink.name.startswith("slow") and self.world.scheduler.chance(0.8):
                 continue
             while chain:
-                sink.publish(chain[0].commit, self.generation)
+                sink.publish(chain[0], self.generation)
                 del chain[0]
 
     def _rewind(self) -> None:
-        """Go on from an older checkpoint: REWIND first, so that gc keeps the target."""
+        """Go on from an older checkpoint: REWIND first, so that gc keeps the target.
+
+        Of every other one sinks take back what came after it.
+        """
         history = self.log.read()
         if not history.checkpoints:
             return
@@ -253,7 +262,7 @@ class Driver:
         self.log.rewind(target.id, epoch=self.next_epoch)
         self.base = (target.id, *loaded)
         self.world.rewinds += 1
-        self._commit(point_of(target), loaded[1])
+        self._commit(point_of(target), loaded[1], takes_back=self.next_epoch % 2 == 0)
 
     # checkpoints
 

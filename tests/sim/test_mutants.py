@@ -107,6 +107,24 @@ def r5_look_first_claim_later(patch: Patch) -> None:
     patch(driver.Driver, "_claim", early)
 
 
+def r4_a_rewind_that_is_adopted_takes_nothing_back(patch: Patch) -> None:
+    pending = driver.Driver._pending_record
+
+    def forgetful(self: driver.Driver, *args: Any) -> Any:
+        return replace(pending(self, *args), takes_back=False)
+
+    patch(driver.Driver, "_pending_record", forgetful)
+
+
+def r4_a_sink_takes_back_to_the_newest_epoch(patch: Patch) -> None:
+    show = world.Sink._show
+
+    def blind(self: world.Sink, record: world.Record) -> None:
+        show(self, replace(record, takes_back=False))
+
+    patch(world.Sink, "_show", blind)
+
+
 def r6_a_sink_publishes_whatever_it_is_given(patch: Patch) -> None:
     patch(world, "decide_publish", lambda *_, **__: Publish.NOW)
 

@@ -37,6 +37,7 @@ class Record:
     commit: Commit
     content: str
     ranges: tuple[Range, ...]
+    takes_back: bool = False  # of a rewind: sinks that can are to be as they were at its parent
 
     @property
     def point(self) -> Point:
@@ -47,6 +48,7 @@ class Record:
 class Truth:
     record: Record
     state: tuple[str, ...]  # the contents of every epoch on its line
+    shown: tuple[str, ...]  # what a sink shows that can take rows back
 
 
 @dataclass
@@ -62,6 +64,8 @@ class Sink:
         self.name = name
         self.transactional = transactional
         self.applied: list[Point] = []
+        self.shown: tuple[str, ...] = ()  # of one with transactions
+        self.log: dict[str, tuple[str, ...]] = {}  # what it has shown at each epoch: its own memory
         self.position = SinkPosition(PIPELINE, 0, None)
         self._world = world
 
@@ -70,17 +74,28 @@ class Sink:
         check_fence(self.position, generation)
         self.position = SinkPosition(PIPELINE, generation, self.position.point)
 
-    def publish(self, commit: Commit, generation: int) -> None:
+    def publish(self, record: Record, generation: int) -> None:
         """With a transaction the look and the change are one step; without one they are not."""
+        commit = record.commit
         self._world.scheduler.pause(f"publish {commit.epoch} to {self.name}")
         if self._decide(commit, generation) is Publish.DONE:
             return
         self.applied.append(commit.point)
+        self._show(record)
         if not self.transactional:
             self._world.scheduler.pause(f"{self.name} has the rows, not yet the position")
             if self._decide(commit, generation) is Publish.DONE:
                 return
         self.position = SinkPosition(PIPELINE, generation, commit.point)
+
+    def _show(self, record: Record) -> None:
+        """The rows of an epoch more; or, of a rewind, those of the epoch it goes back to."""
+        parent = record.commit.parent
+        if record.takes_back:
+            self.shown = self.log[parent.digest] if parent else ()
+        else:
+            self.shown = (*self.shown, record.content)
+        self.log[record.point.digest] = self.shown
 
     def _decide(self, commit: Commit, generation: int) -> Publish:
         return decide_publish(self.position, commit, pipeline=PIPELINE, generation=generation)
@@ -121,7 +136,12 @@ class World:
 
     def record(self, record: Record, state: tuple[str, ...]) -> None:
         """A COMMIT is about to be written."""
-        self.truth[record.point.digest] = Truth(record, state)
+        commit = record.commit
+        before = commit.parent if record.takes_back else commit.follows
+        shown = self.truth[before.digest].shown if before else ()
+        if not record.takes_back:
+            shown = (*shown, record.content)
+        self.truth[record.point.digest] = Truth(record, state, shown)
 
     def ack(self, record: Record) -> None:
         """An epoch is acknowledged: its number was never acknowledged for another (R4)."""
@@ -175,6 +195,8 @@ class World:
                 raise Broken(f"G2: {sink.name} lacks {missing}")
 
     def _check_sink(self, sink: Sink) -> None:
+        if sink.applied and sink.shown != self.truth[sink.applied[-1].digest].shown:
+            raise Broken(f"G2: {sink.name} shows {sink.shown} at {sink.applied[-1]}")
         if len(sink.applied) < 2:
             return
         before, last = sink.applied[-2:]
