@@ -12,6 +12,8 @@ import pytest
 from lamina.cli.support.exits import Exit
 from lamina.connectors.parquet import ParquetSink
 from lamina.engine.ports import Sink
+from lamina.pipeline.digests import record_of_text
+from lamina.pipeline.statements import parse_pipeline
 from lamina.store import LocalStore
 from tests.engine.pipelines import LIMITS, ORDERS, PLAN, SINKS, TRADES, Epochs, World, expected
 from tests.support.command_line import answer, lamina
@@ -50,6 +52,11 @@ class ShopWorld(World):
         return {sink.removesuffix("_out"): self.got(sink) for sink in self.plan.sinks}
 
 
+def hash_of_text() -> str:
+    """As if it had been compiled: no start of Spark is needed to see that nothing has changed."""
+    return record_of_text(parse_pipeline(SQL, {}), "p").hash
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> ShopWorld:
     (tmp_path / "p.sql").write_text(SQL)
@@ -58,7 +65,7 @@ def world(tmp_path: Path) -> ShopWorld:
         tmp_path,
         store=LocalStore(tmp_path / ".lamina" / "p" / "store"),
         data=DATA,
-        plan=replace(PLAN, sinks=sinks),
+        plan=replace(PLAN, sinks=sinks, pipeline_hash=hash_of_text()),
         home_name=".lamina/p/home",
         is_remote=False,
     )
@@ -132,6 +139,12 @@ def test_a_running_pipeline_is_refused_with_advice(world: ShopWorld) -> None:
     assert refused.exit_code == Exit.CONFLICT
     assert "is running" in refused.stderr
     assert "lamina stop" in refused.stderr
+
+
+def test_a_stream_that_is_not_there_cannot_be_confirmed(world: ShopWorld) -> None:
+    done = rewind(world, "--to", "3", "--dry-run", "--reuse-state", "other")
+    assert done.exit_code == Exit.USAGE
+    assert "no stream of this name" in done.output
 
 
 def test_a_pipeline_that_never_ran_is_not_begun(tmp_path: Path) -> None:

@@ -6,27 +6,33 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from lamina.checkpoint import create_savepoint, drop_savepoint
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.gc import run_gc
-from lamina.engine.rewinding import rewind
-from lamina.engine.surveying import choose
-from lamina.errors import Corrupt, NotFound, Refused, UsageError
+from lamina.engine.engine import EnginePlan, StreamPlan
+from lamina.engine.rewinding import check_continues, rewind
+from lamina.engine.surveying import choose, survey
+from lamina.errors import Corrupt, NotFound, Refused, StateChanged, UsageError
+from lamina.pipeline.model import Emit
 from lamina.protocol.identity import PartChange
 from lamina.recovery import RecoveryConfig
 from lamina.testing import ManualClock
 from lamina.testing.faulty import Fault, FaultKind, FaultyStore, Killed
 from tests.engine.pipelines import (
+    FROM_ORDERS,
     LIMITS,
     ORDERS,
+    PROCESSES,
     TRADES,
     Bomb,
     Epochs,
     World,
     expected,
     kill,
+    operator,
     run_out,
 )
 from tests.engine.rewinds import BACK, KEEP, rewound, surveyed
@@ -391,3 +397,32 @@ def test_the_next_start_compares_itself_with_the_definition_of_the_target(world:
     found = changes(world)
     assert {each.name for each in found} == streams
     assert {each.what for each in found} == {"changed"}
+
+
+def test_a_state_that_todays_pipeline_cannot_go_on_with_is_refused_with_nothing_changed(
+    world: World,
+) -> None:
+    """As a start would: here the type of a key is another one."""
+    run(world)
+    before = Checkpointer(world.store).history()
+
+    def check(plan: EnginePlan) -> None:
+        clock = ManualClock(next(PROCESSES))
+        space, log = world.space(clock, world.store), Checkpointer(world.store, clock=clock)
+        home = space.claim(clock)
+        try:
+            found = survey(home, log, world.sinks(), "4")
+            check_continues(found, plan, world.data, space=space, checkpointer=log)
+        finally:
+            space.discard()
+            home.release()
+
+    check(world.plan)
+    key = pa.schema([("key", pa.int64())])
+    totals = StreamPlan(
+        "totals", ("orders",), FROM_ORDERS, {"totals": operator(key, Emit.ON_UPDATE)}
+    )
+    others = [stream for stream in world.plan.streams if stream.name != "totals"]
+    with pytest.raises(StateChanged):
+        check(replace(world.plan, streams=(*others, totals)))
+    assert Checkpointer(world.store).history() == before

@@ -14,6 +14,8 @@ from click.testing import CliRunner
 import lamina
 from lamina.cli.main import cli
 from lamina.cli.support.exits import Exit
+from lamina.pipeline.digests import record_of_text
+from lamina.pipeline.statements import parse_pipeline
 
 pytest.importorskip("pyspark", reason="pyspark is not installed: lamina[spark]")
 
@@ -66,6 +68,16 @@ def test_run_rewound_with_another_where_and_run_again(tmp_path: Path, spark: Any
     plan = command("rewind", str(file), "--to", "2", "--dry-run")
     assert {s["name"]: s["rows"] for s in plan["sinks"]} == {"large_out": 1, "totals_out": 3}
     assert (plan["epoch"], plan["to"]["epoch"], plan["rewound"]) == (4, 2, None)
+
+    newest = lamina.Checkpointer(lamina.open_store(str(tmp_path / ".lamina/orders/store")))
+    made_by = newest.load_manifest(newest.history().newest.id).pipeline_hash
+    text = parse_pipeline(file.read_text(), {})
+    assert record_of_text(text, "orders").hash == made_by, "Spark would be started for nothing"
+
+    file.write_text(SQL.format(least=10).replace("sum(amount)", "max(amount)"))
+    again = CliRunner().invoke(cli, ["rewind", str(file), "--to", "2", "--dry-run"])
+    assert again.exit_code == Exit.CONFLICT
+    assert "LAM-2102" in again.stderr
 
     write(file, 40)
     done = command("rewind", str(file), "--to", "2", "--sinks", "truncate", "--yes")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.clock import Clock, SystemClock
@@ -17,9 +18,12 @@ from lamina.engine.publishing import check_taken
 from lamina.engine.spelling import stored_name, with_stored_names
 from lamina.engine.states import States
 from lamina.errors import StateChanged
+from lamina.format.commit import CommitRecord
+from lamina.format.manifest_model import CheckpointManifest
 from lamina.ids import fold
 from lamina.os_errors import typed_errors
 from lamina.pipeline.model import memory_name
+from lamina.protocol.identity import PartChange
 from lamina.protocol.retention import check_retain
 from lamina.recovery.config import RecoveryConfig
 from lamina.recovery.manager import Recovered, RecoveryManager
@@ -29,6 +33,7 @@ from lamina.state.local import RunFolder
 from lamina.state.run_file import open_run
 from lamina.store import Store
 from lamina.workspace.base import Workspace
+from lamina.workspace.ranges import RangeReader
 from lamina.workspace.runs import ranges_of
 
 
@@ -69,7 +74,7 @@ def open_engine(
         ).run()
         on_failure.callback(recovered.close)
         space.prepare(recovered.state.head.epoch if recovered.state.head else 0)
-        plan, states = _open_states(plan, sources, recovered, space, settings)
+        plan, states = open_states(plan, sources, _restored(recovered), space, settings)
         engine = Engine(
             plan,
             runner=runner,
@@ -90,18 +95,28 @@ def open_engine(
     return engine
 
 
-def _open_states(
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A state of the pipeline, of now or of the past, as its parts."""
+
+    manifest: CheckpointManifest | None
+    files: Mapping[str, Path]  # where the artifacts of the checkpoint lie
+    replayed: tuple[CommitRecord, ...]  # oldest first
+    wal: RangeReader
+    changes: tuple[PartChange, ...]  # what the pipeline was then, and is not today
+
+
+def open_states(
     plan: EnginePlan,
     sources: Mapping[str, Source],
-    recovered: Recovered,
+    state: Restored,
     space: Workspace,
     settings: EngineSettings,
 ) -> tuple[EnginePlan, States]:
-    """Every stream's state as recovery found it; a stream that is gone keeps its state aside.
+    """Every stream's state as it was found; a stream that is gone keeps its state aside.
 
     Also the plan, in which state has the names that it is stored under.
     """
-    state = recovered.state
     ranges = ranges_of(state.replayed)
     found = found_states(state.manifest, state.files, ranges, state.wal)
     states = States(space, settings.partitions)
@@ -110,7 +125,7 @@ def _open_states(
     if state.manifest is not None:
         _check_settings(state.manifest.settings, plan.settings)
     plan = with_waiting(with_stored_names(plan, found), found)
-    added = (each for each in state.report.changes if each.what == "added")
+    added = (each for each in state.changes if each.what == "added")
     _check_begun(plan, {fold(each.name) for each in added if each.part in ("stream", "source")})
     reused = set(map(fold, settings.reuse_state))
     for stream in plan.streams:
@@ -131,6 +146,11 @@ def _open_states(
     for name, each in found.items():
         states.keep_aside(name, each)
     return plan, states
+
+
+def _restored(recovered: Recovered) -> Restored:
+    found = recovered.state
+    return Restored(found.manifest, found.files, found.replayed, found.wal, found.report.changes)
 
 
 def _check_begun(plan: EnginePlan, added: Collection[str]) -> None:

@@ -13,7 +13,7 @@ needs the pipeline's SELECTs, so nothing needs Spark.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from lamina.checkpoint.checkpointer import Checkpointer
@@ -21,7 +21,8 @@ from lamina.checkpoint.fetching import fetch, run_files
 from lamina.checkpoint.saving import PipelineFacts, Saver
 from lamina.clock import Clock
 from lamina.disk.base import Lock
-from lamina.engine.plans import FailPoint
+from lamina.engine.opening import Restored, open_states
+from lamina.engine.plans import EnginePlan, EngineSettings, FailPoint
 from lamina.engine.ports import Output, Sink, Truncating
 from lamina.engine.publishing import Publisher
 from lamina.engine.states import States
@@ -30,6 +31,8 @@ from lamina.errors import Refused, StoreError
 from lamina.format.commit import CheckpointRecord, CommitRecord
 from lamina.format.manifest_model import CheckpointManifest
 from lamina.ids import CheckpointId
+from lamina.os_errors import typed_errors
+from lamina.protocol.identity import changes
 from lamina.recovery.config import RecoveryConfig
 from lamina.recovery.manager import Recovered, RecoveryManager
 from lamina.recovery.operators import found_states
@@ -92,6 +95,27 @@ def rewind(
             space.leave()
     finally:
         space.discard()
+
+
+def check_continues(
+    survey: Survey,
+    plan: EnginePlan,
+    sources: Collection[str],
+    *,
+    space: Workspace,
+    checkpointer: Checkpointer,
+    reuse_state: frozenset[str] = frozenset(),
+) -> None:
+    """Raise what a start would, if today's *plan* could not go on with the state of the target."""
+    folder = space.run_files.path
+    with typed_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    manifest = checkpointer.load_manifest(survey.target.checkpoint.id)
+    files = fetch(checkpointer, run_files(manifest), folder)
+    changed = changes(survey.record, plan.record(sources))
+    state = Restored(manifest, files, survey.target.commits, space.ranges(), changed)
+    settings = EngineSettings(partitions=survey.partitions, reuse_state=reuse_state)
+    open_states(plan, {}, state, space, settings)
 
 
 @dataclass(frozen=True, slots=True)

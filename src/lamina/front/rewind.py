@@ -8,14 +8,17 @@ from dataclasses import dataclass, replace
 
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.clock import Clock, SystemClock
-from lamina.connectors.opening import close_sinks, open_sinks
+from lamina.connectors.opening import close_sinks, jars_of, open_sinks
+from lamina.engine.plans import EnginePlan
 from lamina.engine.ports import Sink
-from lamina.engine.rewinding import Rewound, rewind
+from lamina.engine.rewinding import Rewound, check_continues, rewind
 from lamina.engine.surveying import OnSink, Survey, survey
 from lamina.errors import NotFound, Refused
 from lamina.format.pipeline_record import PipelineRecord
-from lamina.front.places import PipelinePlace
+from lamina.front.places import PipelinePlace, require_spark
+from lamina.front.run import Launch, check_named, session_for
 from lamina.pipeline.digests import record_of_text
+from lamina.pipeline.model import Pipeline
 from lamina.protocol.identity import PartChange, changes, identify
 from lamina.recovery.identity import find_owners
 from lamina.running.control import read_status
@@ -53,14 +56,22 @@ class Rewind:
 
 @contextmanager
 def open_rewind(
-    place: PipelinePlace, to: str, *, take_over: bool = False, read_only: bool = False
+    place: PipelinePlace,
+    to: str,
+    *,
+    take_over: bool = False,
+    read_only: bool = False,
+    reuse_state: frozenset[str] = frozenset(),
 ) -> Iterator[Rewind]:
     """Look where a pipeline stands and what a rewind would do; nothing is claimed yet.
 
-    Refused if it is running. With *take_over* a person has said that it does not run on another
-    machine any more.
+    Refused if it is running, or if its file has changed so that a start could not go on from there:
+    to know that, Spark is started. With *take_over* a person has said that it does not run on
+    another machine any more, with *reuse_state* that the state of changed streams still counts.
     """
     pipeline, clock, file = place.read(), SystemClock(), str(place.file)
+    streams = {stream.name for stream in pipeline.streams.values() if not stream.block_of}
+    check_named("--reuse-state", "stream", reuse_state, streams)
     check_not_running(place)
     space = _workspace(place, clock, take_over=take_over)
     if not space.exists():
@@ -81,11 +92,35 @@ def open_rewind(
             identify(today, owners, same_pipeline=False)
             found = survey(home, checkpointer, sinks, to)
             changed = tuple(changes(_comparable(found.record), today))
+            if found.record.hash != today.hash and not all(c.part == "sink" for c in changed):
+                plan = _compiled(place, pipeline)
+                check_continues(
+                    found,
+                    plan,
+                    pipeline.sources,
+                    space=space,
+                    checkpointer=checkpointer,
+                    reuse_state=reuse_state,
+                )
             yield Rewind(found, changed, home, space, checkpointer, sinks, clock)
         finally:
             close_sinks(sinks)
     finally:
+        space.discard()
         home.release()
+
+
+def _compiled(place: PipelinePlace, pipeline: Pipeline) -> EnginePlan:
+    """The pipeline of today, on the session that is there, or on one of its own."""
+    require_spark("comparing a changed pipeline with the state to go back to")
+    from pyspark.sql import SparkSession  # noqa: PLC0415  an extra
+
+    from lamina.spark.running import plan_of  # noqa: PLC0415  an extra
+
+    file = str(place.file)
+    launch = Launch(place.scratch, SparkSession.getActiveSession())
+    with session_for(launch, place.name, jars_of(pipeline, place.folder, file=file)) as spark:
+        return plan_of(pipeline, spark=spark, name=place.name, folder=place.folder, file=file)
 
 
 def check_not_running(place: PipelinePlace) -> None:

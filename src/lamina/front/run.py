@@ -104,11 +104,11 @@ def _check(pipeline: Pipeline, settings: RunSettings) -> None:
     check_code(pipeline, file=settings.file)
     sinks = {sink.name for sink in sinks_of(pipeline)}
     streams = {stream.name for stream in pipeline.streams.values() if not stream.block_of}
-    _check_named("--reuse-state", "stream", settings.engine.reuse_state, streams)
-    _check_named("--sink-from-now", "sink", settings.recovery.sinks_from_now, sinks)
+    check_named("--reuse-state", "stream", settings.engine.reuse_state, streams)
+    check_named("--sink-from-now", "sink", settings.recovery.sinks_from_now, sinks)
     able = {s.name for s in pipeline.sources.values() if can_skip_lost(s, file=settings.file)}
     skipping = frozenset(named_place(each)[0] for each in settings.skip_lost)
-    _check_named("--skip-lost", "source that can lose rows", skipping, able)
+    check_named("--skip-lost", "source that can lose rows", skipping, able)
 
 
 def _peek(pipeline: Pipeline) -> str:
@@ -118,7 +118,7 @@ def _peek(pipeline: Pipeline) -> str:
     return next((sink.name for sink in pipeline.sinks.values()), "")
 
 
-def _check_named(flag: str, what: str, named: frozenset[str], known: Collection[str]) -> None:
+def check_named(flag: str, what: str, named: frozenset[str], known: Collection[str]) -> None:
     """A name that nothing has would be ignored silently."""
     for name in sorted({fold(name) for name in named} - {fold(name) for name in known}):
         raise UsageError(
@@ -189,7 +189,7 @@ def _run_on_spark(
     from lamina.spark.running import run_here  # noqa: PLC0415  an extra
 
     artifacts = jars_of(pipeline, settings.folder, file=settings.file)
-    with _session(launch, settings.name, artifacts) as session:
+    with session_for(launch, settings.name, artifacts) as session:
         return run_here(
             pipeline,
             settings,
@@ -203,7 +203,7 @@ def _run_on_spark(
 
 
 @contextmanager
-def _session(launch: Launch, name: str, artifacts: Sequence[str]) -> Iterator[SparkSession]:
+def session_for(launch: Launch, name: str, artifacts: Sequence[str]) -> Iterator[SparkSession]:
     from lamina.spark.session import start_session, stop_session  # noqa: PLC0415  an extra
 
     if launch.session is not None:

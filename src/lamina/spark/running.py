@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -27,7 +28,7 @@ from lamina.disk.base import Lock
 from lamina.engine.checked_code import check_code
 from lamina.engine.engine import Engine
 from lamina.engine.opening import open_engine
-from lamina.engine.plans import FailPoint
+from lamina.engine.plans import EnginePlan, FailPoint
 from lamina.engine.ports import Table
 from lamina.errors import UsageError
 from lamina.pipeline.checks import check_pipeline, order
@@ -46,6 +47,7 @@ from lamina.spark.jars import check_classes
 from lamina.spark.preflight import preflight, runs_here
 from lamina.spark.runner import RESULTS, SparkRunner, pinned
 from lamina.spark.stamping import stamps_of
+from lamina.spark.streams import SparkStream
 from lamina.spark.tables import SparkTable, TableViews, declare_tables
 from lamina.spark.task_files import LentFiles
 from lamina.store import open_store
@@ -152,6 +154,26 @@ def run_here(
         engine.close()
 
 
+def plan_of(
+    pipeline: Pipeline, *, spark: SparkSession, name: str, folder: Path, file: str
+) -> EnginePlan:
+    """What a start would compile of a pipeline; nothing is opened."""
+    check_classes(spark, jars_of(pipeline, folder, file=file))
+    own = own_session(spark, pinned(1))
+    with spark_errors(), active(own):
+        return _compiled(own, pipeline, name, file)[0]
+
+
+def _compiled(
+    own: SparkSession, pipeline: Pipeline, name: str, file: str
+) -> tuple[EnginePlan, dict[str, SparkStream]]:
+    plan, streams = compile_pipeline(
+        own, pipeline, order(pipeline, file=file), name=name, file=file
+    )
+    kept = frozenset(bad_row_streams(pipeline))
+    return replace(plan, settings=RESULTS, bad_rows=kept), streams
+
+
 def open_pipeline(
     pipeline: Pipeline,
     wanted: RunSettings,
@@ -172,10 +194,7 @@ def open_pipeline(
     check_classes(spark, jars_of(pipeline, folder, file=file))
     own = own_session(spark, pinned(wanted.engine.partitions))
     with active(own):
-        plan, streams = compile_pipeline(
-            own, pipeline, order(pipeline, file=file), name=wanted.name, file=file
-        )
-        plan = replace(plan, settings=RESULTS, bad_rows=frozenset(bad_row_streams(pipeline)))
+        plan, streams = _compiled(own, pipeline, wanted.name, file)
         for source in sources.values():
             if isinstance(source, Probed):
                 source.probe(own)

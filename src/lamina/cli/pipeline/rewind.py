@@ -58,6 +58,12 @@ def _by_sink(
     is_flag=True,
     help="The process that has this home in an object store is gone; if not, it stops.",
 )
+@click.option(
+    "--reuse-state",
+    metavar="STREAM",
+    multiple=True,
+    help="Confirm that a changed stream may continue its old state, as in `lamina run`.",
+)
 @click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
@@ -68,6 +74,7 @@ def rewind_command(
     default: str | None,
     by_sink: Mapping[str, OnSink],
     take_over: bool,
+    reuse_state: tuple[str, ...],
     dry_run: bool,
     yes: bool,
     screen: Screen,
@@ -76,11 +83,13 @@ def rewind_command(
 
     State, offsets and watermarks go back together; nothing is deleted, and the epochs left behind
     can be rewound to again while their checkpoints exist. Says first what each sink has since then.
-    Needs no Spark.
+    Spark is started only if the file has changed: to see whether it can continue that state.
     """
     require_somebody(yes=yes, dry_run=dry_run, does="rewinds a pipeline")
     choice = None if default is None else OnSink(default)
-    with open_rewind(place, to, take_over=take_over, read_only=dry_run) as found:
+    with open_rewind(
+        place, to, take_over=take_over, read_only=dry_run, reuse_state=frozenset(reuse_state)
+    ) as found:
         if not screen.as_json:
             for line in _plan(place, found):
                 screen.line(line)
