@@ -23,6 +23,7 @@ from lamina.testing import ManualClock
 from lamina.testing.faulty import Fault, FaultKind, FaultyStore, Killed
 from tests.engine.pipelines import (
     FROM_ORDERS,
+    HOMES,
     LIMITS,
     ORDERS,
     PROCESSES,
@@ -41,6 +42,7 @@ from tests.support.memory_sink import MemorySink
 assert LIMITS.rows is not None
 DATA = {"trades": TRADES[:75], "orders": ORDERS[:60]}
 EXPECTED = expected(DATA, LIMITS.rows)
+SHORT = {"trades": TRADES[:45], "orders": ORDERS[:60]}
 PLACES = (
     "recovered",
     "before REWIND",
@@ -221,30 +223,52 @@ def test_every_place_is_killed_at(world: World) -> None:
     assert tuple(bomb.seen) == PLACES
 
 
-@pytest.mark.parametrize("when", [FaultKind.KILL_BEFORE, FaultKind.KILL_AFTER])
-@pytest.mark.parametrize("operation", ["put_if_absent", "put"])
+@pytest.mark.parametrize(
+    ("operation", "when"),
+    [
+        ("put_if_absent", FaultKind.KILL_BEFORE),
+        ("put_if_absent", FaultKind.KILL_AFTER),
+        ("put", FaultKind.KILL_BEFORE),
+    ],
+)
 def test_killed_at_any_put_and_rewound_again(
     operation: str, when: FaultKind, make: Callable[[str], World]
 ) -> None:
-    """Checkpoints and the log in the store, in a remote home also its own log."""
-    probe = make("probe")
-    run(probe)
-    counting = FaultyStore(probe.store)
-    rewound(probe, "3", store=counting)
-    puts = counting.calls[operation]
-    assert puts >= 1
-    for call in range(1, puts + 1):
-        world = make(f"{call}")
+    """Into the store of the checkpoints; of a remote home also into that of its own log."""
+
+    def made(name: str) -> World:
+        world = make(name)
+        world.data = SHORT
         run(world)
-        cut = shown_at(world, 3)
-        faulty = FaultyStore(world.store, faults=(Fault(operation, when, call=call),))
+        return world
+
+    def attempt(world: World, *faults: Fault) -> int:
+        """One store with faults behind both; how many puts it got."""
+        own = HOMES[world.home]
+        both = [FaultyStore(each, faults=faults) for each in (world.store, own)]
+        both[1].calls = both[0].calls
+        HOMES[world.home] = both[1]
+        try:
+            rewound(world, "3", store=both[0])
+        finally:
+            HOMES[world.home] = own
+        return both[0].calls[operation]
+
+    short = expected(SHORT, LIMITS.rows or 0)
+    probe = made("probe")
+    puts = attempt(probe)
+    assert puts >= (4 if probe.is_remote else 2)
+    cut = probe.outcome()
+    assert cut != short
+    for call in range(1, puts + 1):
+        world = made(f"{call}")
         with pytest.raises(Killed):
-            rewound(world, "3", store=faulty)
-        assert world.outcome() in (EXPECTED, cut)
-        if world.outcome() == EXPECTED:
+            attempt(world, Fault(operation, when, call=call))
+        assert world.outcome() in (short, cut)
+        if world.outcome() == short:
             rewound(world, "3")
         run(world)
-        assert world.outcome() == EXPECTED, f"{operation} {call}"
+        assert world.outcome() == short, f"{operation} {call}"
 
 
 def test_killed_between_two_sinks_the_next_start_gives_the_rest(world: World) -> None:

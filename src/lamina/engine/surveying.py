@@ -54,7 +54,6 @@ class Survey:
     sinks: tuple[SinkSurvey, ...]
     record: PipelineRecord  # what the pipeline was there, by the name it has today
     partitions: int
-    epochs: int  # how many of the line that it is on are left behind; those that are known
 
 
 def survey(home: Home, checkpointer: Checkpointer, sinks: Mapping[str, Sink], what: str) -> Survey:
@@ -82,7 +81,6 @@ def survey(home: Home, checkpointer: Checkpointer, sinks: Mapping[str, Sink], wh
         ),
         _record(scan, checkpointer, target),
         last.partitions if last is not None else 1,
-        len(since),
     )
 
 
