@@ -20,7 +20,7 @@ from tests.spark.oracle import Rows, duckdb_epochs, in_the_end, plain, spark_bat
 ROWS, SYMBOLS, EVERY_US = 40, 6, 1_500_000  # trades of an epoch
 ORDERS = 60  # in a file
 JITTER_S = 9  # less than the delay: nothing is late
-STREAMS = ("bars", "even", "best", "totals", "dear", "backed", "answered")
+STREAMS = ("bars", "even", "best", "totals", "dear", "backed", "answered", "met", "sold")
 PIPELINE = """
 CREATE SOURCE orders
   (id BIGINT, symbol STRING, side STRING, price DECIMAL(12,2), volume BIGINT, ts TIMESTAMP)
@@ -51,6 +51,14 @@ CREATE STREAM answered AS
   SELECT b.id, b.symbol, s.id AS sale FROM (SELECT * FROM orders WHERE side = 'buy') b
   LEFT JOIN (SELECT * FROM orders WHERE side <> 'buy') s ON b.symbol = s.symbol
     AND s.ts BETWEEN b.ts AND b.ts + INTERVAL 20 SECONDS AND s.price < b.price;
+CREATE STREAM met AS
+  SELECT b.id, s.id AS sale FROM (SELECT id, symbol, ts FROM orders WHERE side = 'buy') b
+  FULL JOIN (SELECT id, symbol, ts FROM orders WHERE side = 'sell') s ON b.symbol = s.symbol
+    AND s.ts BETWEEN b.ts AND b.ts + INTERVAL 5 SECONDS;
+CREATE STREAM sold AS
+  SELECT b.id, b.price FROM (SELECT id, symbol, price, ts FROM orders WHERE side = 'buy') b
+  LEFT SEMI JOIN (SELECT symbol, ts FROM orders WHERE side = 'sell') s ON b.symbol = s.symbol
+    AND s.ts BETWEEN b.ts AND b.ts + INTERVAL 20 SECONDS;
 """ + "".join(
     f"CREATE SINK {name}_out FROM {name} USING parquet OPTIONS (path 'out/{name}');\n"
     for name in STREAMS

@@ -55,6 +55,18 @@ LEFT JOIN (SELECT * FROM orders WHERE side <> 'buy') s ON b.symbol = s.symbol
   AND s.ts BETWEEN b.ts AND b.ts + INTERVAL 20 SECONDS AND s.price < b.price
 WHERE b.side = 'buy' AND (s.id IS NOT NULL OR b.symbol IS NULL OR
   b.ts + INTERVAL 20 SECONDS < (SELECT max(ts) FROM orders) - INTERVAL {DELAY_S} SECONDS)""",
+    "met": f"""
+SELECT b.id, s.id AS sale FROM (SELECT * FROM orders WHERE side = 'buy') b
+FULL JOIN (SELECT * FROM orders WHERE side = 'sell') s ON b.symbol = s.symbol
+  AND s.ts BETWEEN b.ts AND b.ts + INTERVAL 5 SECONDS
+WHERE (b.id IS NOT NULL AND s.id IS NOT NULL) OR coalesce(b.symbol, s.symbol) IS NULL
+  OR coalesce(b.ts + INTERVAL 5 SECONDS, s.ts)
+     < (SELECT max(ts) FROM orders) - INTERVAL {DELAY_S} SECONDS""",
+    "sold": f"""
+SELECT b.id, b.price FROM orders b LEFT SEMI JOIN orders s ON s.side = 'sell'
+  AND b.symbol = s.symbol AND s.ts BETWEEN b.ts AND b.ts + INTERVAL 20 SECONDS
+WHERE b.side = 'buy' AND b.ts + INTERVAL 20 SECONDS
+      < (SELECT max(ts) FROM orders) - INTERVAL {DELAY_S} SECONDS""",
 }
 DUCK_BARS = f"""
 CREATE TABLE closing AS  -- the watermark that each epoch applies: that of the rows before it
@@ -107,6 +119,30 @@ UNION ALL
 SELECT greatest(a.epoch, min(c.epoch)) AS epoch, a.id, a.symbol, NULL AS sale
 FROM alone a JOIN closing c ON c.watermark > a.ts + INTERVAL 20 SECOND
 WHERE a.symbol IS NOT NULL GROUP BY a.epoch, a.id, a.symbol""",
+    # who has none is judged when the watermark has passed the last, or the first, that could be
+    "met": """
+WITH pairs AS (
+  SELECT greatest(b.epoch, s.epoch) AS epoch, b.id, s.id AS sale
+  FROM orders b JOIN orders s ON b.symbol = s.symbol
+    AND s.ts BETWEEN b.ts AND b.ts + INTERVAL 5 SECOND
+  WHERE b.side = 'buy' AND s.side = 'sell'), alone AS (
+  SELECT epoch, symbol, CASE WHEN side = 'buy' THEN id END AS id,
+         CASE WHEN side = 'sell' THEN id END AS sale,
+         CASE WHEN side = 'buy' THEN ts + INTERVAL 5 SECOND ELSE ts END AS due
+  FROM orders o WHERE o.id NOT IN (SELECT id FROM pairs UNION ALL SELECT sale FROM pairs))
+SELECT * FROM pairs
+UNION ALL
+SELECT epoch, id, sale FROM alone WHERE symbol IS NULL
+UNION ALL
+SELECT greatest(a.epoch, min(c.epoch)) AS epoch, a.id, a.sale
+FROM alone a JOIN closing c ON c.watermark > a.due
+WHERE a.symbol IS NOT NULL GROUP BY a.epoch, a.id, a.sale""",
+    "sold": """
+SELECT greatest(b.epoch, min(c.epoch)) AS epoch, b.id, b.price
+FROM orders b JOIN closing c ON c.watermark > b.ts + INTERVAL 20 SECOND
+WHERE b.side = 'buy' AND EXISTS (FROM orders s WHERE s.side = 'sell' AND s.symbol = b.symbol
+  AND s.ts BETWEEN b.ts AND b.ts + INTERVAL 20 SECOND)
+GROUP BY b.epoch, b.id, b.price""",
 }
 
 

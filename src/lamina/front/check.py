@@ -270,9 +270,17 @@ def _join(stream: Stream, of: JoinOf) -> Shape:
         "keys": [of.on or of.where or ", ".join(of.using or map(" = ".join, of.values))],
         "window": None,
         "emit": "; ".join(emits),
-        "kept": "the last version of each key" if of.asof else "until no partner can come",
+        "kept": _kept_by_join(of),
         "over_changes": False,
     }
+
+
+def _kept_by_join(of: JoinOf) -> str:
+    kept = "the last version of each key" if of.asof else "until no partner can come"
+    if of.ttl_us is None:
+        return kept
+    within = f"STATE TTL changes the result: rows more than {of.ttl_us / 1e6:g} s apart"
+    return f"{kept}; {within} {'do not meet' if of.asof else 'are no pair'}"
 
 
 def _table_join(stream: Stream, of: JoinOf) -> Shape:

@@ -162,6 +162,46 @@ def test_what_would_not_work_is_refused_with_place_and_advice(
     assert message in result.stderr
 
 
+JOINED = """CREATE SOURCE orders (id BIGINT, total DECIMAL(9,2), ts TIMESTAMP) USING json
+  OPTIONS (path 'orders') WATERMARK ts DELAY OF INTERVAL 5 SECONDS;
+CREATE SOURCE payments (order_id BIGINT, amount DECIMAL(9,2), ts TIMESTAMP) USING json
+  OPTIONS (path 'payments') WATERMARK ts DELAY OF INTERVAL 5 SECONDS;
+CREATE STREAM paid AS SELECT o.id, p.amount FROM orders o LEFT JOIN payments p
+  ON o.id = p.order_id {bounds};
+CREATE SINK out FROM paid USING console;
+"""
+BOUNDS = "AND p.ts BETWEEN o.ts AND o.ts + INTERVAL 1 HOUR"
+
+
+def join_said(folder: Path, bounds: str) -> str:
+    """What is said of the join of a pipeline."""
+    file = folder / "p.sql"
+    file.write_text(JOINED.format(bounds=bounds))
+    result = lamina("check", file, "--no-spark")
+    assert result.exit_code == 0, result.output
+    (part,) = (each for each in result.stdout.split("\n\n") if each.startswith("stream paid.join"))
+    return part
+
+
+def test_the_join_of_the_page_is_explained_as_it_says(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+    assert f"{JOINED.format(bounds=BOUNDS).partition('CREATE SINK')[0]}```" in page
+    assert f"{join_said(tmp_path, BOUNDS)}\n```" in page
+
+
+def test_a_ttl_of_a_join_is_said_to_change_the_result(tmp_path: Path) -> None:
+    said = join_said(tmp_path, "STATE TTL INTERVAL 2 DAYS")
+    wanted = "STATE TTL changes the result: rows more than 172800 s apart are no pair"
+    assert wanted in said
+    assert "TTL" not in join_said(tmp_path, BOUNDS)
+    asof = JOINED.replace(
+        "LEFT JOIN payments p", "ASOF JOIN payments p MATCH_CONDITION (o.ts >= p.ts)"
+    )
+    (tmp_path / "a.sql").write_text(asof.format(bounds="STATE TTL INTERVAL 1 DAY"))
+    shown = lamina("check", tmp_path / "a.sql", "--no-spark").stdout
+    assert "the last version of each key; STATE TTL changes the result: rows more than" in shown
+
+
 def test_a_join_over_changes_says_what_it_keeps_and_emits(tmp_path: Path) -> None:
     file = tmp_path / "joined.sql"
     file.write_text(
