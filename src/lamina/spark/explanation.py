@@ -31,7 +31,7 @@ from lamina.spark.runner import pinned
 from lamina.spark.session import start_session, stop_session
 from lamina.spark.streams import SparkStream
 from lamina.state.meanings import names_for_people
-from lamina.state.sizes import SLOT_BYTES, width
+from lamina.state.sizes import bytes_of_row
 
 
 def explain_types(
@@ -168,7 +168,7 @@ def _size(stream: SparkStream) -> dict[str, Any]:
         return {}
     row = schema_of(stream.operator).row
     return {
-        "bytes_per_key": SLOT_BYTES + sum(width(field.type) for field in row),
+        "bytes_per_key": bytes_of_row(row),
         "has_texts": any(_is_text(field.type) for field in row),
         "has_lists": any(pa.types.is_list(field.type) for field in row),
     }

@@ -11,6 +11,11 @@ TEXT_BYTES = 16
 OFFSET_BYTES = 4
 
 
+def bytes_of_row(row: pa.Schema) -> float:
+    """Of a row with these columns, keys and values, in a run."""
+    return SLOT_BYTES + sum(width(field.type) for field in row)
+
+
 def width(kind: pa.DataType) -> float:  # noqa: PLR0911  one for each kind
     """Bytes of one value; a list is counted with one element."""
     if pa.types.is_struct(kind):
