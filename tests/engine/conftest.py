@@ -1,14 +1,18 @@
 """`LAMINA_WORKSPACE=remote pytest tests/engine`: the same pipelines, with homes in an object store.
 
 Tests that look into the files of a home on a disk, harm or copy them, are left out then;
-test_remote_homes.py has what takes their place.
+test_remote_homes.py has what takes their place. Some modules run over both in every run.
 """
 
 from __future__ import annotations
 
 import pytest
 
+from tests.engine import pipelines
 from tests.engine.pipelines import REMOTE
+
+BOTH = ("test_carried", "test_source_outage", "test_two_engines", "test_unclear_saves")
+"""Modules that matter most for a home in an object store, and are quick."""
 
 OF_FILES = {
     "test_bounds": ["test_what_no_process_needs_is_gone_after_a_restart_too"],
@@ -36,3 +40,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         named = OF_FILES.get(module)
         if named is not None and (not named or item.name.partition("[")[0] in named):
             item.add_marker(skipped)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.module.__name__.rpartition(".")[2] in BOTH and not REMOTE:
+        metafunc.parametrize("workspace", ["local", "remote"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def workspace(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where the homes of a test are."""
+    where: str = getattr(request, "param", "remote" if REMOTE else "local")
+    monkeypatch.setattr(pipelines, "REMOTE", where == "remote")
+    return where

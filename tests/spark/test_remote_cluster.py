@@ -5,6 +5,8 @@
 Each machine has a network, a disk and processes of its own (tests/machines). One pipeline runs
 through all rounds; in each round one fault comes at a random time, and the result of all of them
 has to be that of one Spark batch and of DuckDB over all input.
+
+LAMINA_FAULTS has the names of faults to take, with commas between them, instead of all.
 """
 
 from __future__ import annotations
@@ -32,16 +34,27 @@ ROUNDS = int(os.environ.get("LAMINA_KILLS", "3"))
 SEED = int(os.environ.get("LAMINA_SEED") or secrets.randbelow(1_000_000))
 FILES_BEFORE, FILES_AFTER = 3, 1  # of a round: while there is a fault, and when it is over
 FAULT_S = (2, 4, 8, 20)  # and down to a half of it; after 12 s Spark takes an executor for lost
+MINUTE_S = 60
 KINDS = (  # a round takes one of each row in turn; the rows are shuffled
-    ["a worker is lost", "the driver is lost", "the driver is replaced while it is paused"],
+    ["a worker is lost", "the driver is lost", "the driver is replaced while it is paused",
+     "the master's machine is lost"],
     ["the driver is cut off from S3", "a worker is cut off from S3", "a worker is cut off",
      "every link is slow", "every link loses frames"],
-    ["S3 is killed", "the driver is paused", "a worker is paused"],
+    ["S3 is killed", "S3's machine is lost", "the driver is paused", "a worker is paused"],
 )  # fmt: skip
+LONG = ("the driver is cut off from S3 for a minute", "a worker is cut off for a minute")
+"""Only in runs of more rounds than the default has."""
+
+CHOSEN = [each for each in os.environ.get("LAMINA_FAULTS", "").split(",") if each]
+"""To look into some of them; by default all are drawn."""
 
 
 def faults(draw: random.Random) -> Iterator[str]:
-    rows = [draw.sample(row, len(row)) for row in KINDS]
+    if CHOSEN:
+        yield from (CHOSEN[number % len(CHOSEN)] for number in range(ROUNDS))
+        return
+    longer = list(LONG) if ROUNDS > 3 else []
+    rows = [draw.sample(row, len(row)) for row in (KINDS[0], KINDS[1] + longer, KINDS[2])]
     for number in range(ROUNDS):
         row = rows[number % len(rows)]
         yield row[number // len(rows) % len(row)]
@@ -102,11 +115,22 @@ class Rounds:
                 self._lose_the_driver()
             case "the driver is replaced while it is paused":
                 self._replace_the_paused_driver()
+            case "the master's machine is lost":
+                self._machines["master"].kill()
+                time.sleep(seconds)
+                self.cluster.boot_master()
             case "S3 is killed":
                 self.cluster.kill_s3()
                 time.sleep(seconds)
                 self.cluster.start_s3()
+            case "S3's machine is lost":
+                self._machines["s3"].kill()
+                time.sleep(seconds)
+                self._machines["s3"].boot()
+                self.cluster.start_s3()
             case _:
+                if fault in LONG:
+                    fault, seconds = fault.removesuffix(" for a minute"), MINUTE_S
                 lasting = {
                     "the driver is cut off from S3": lambda: network.cut(self._driver, "s3"),
                     "a worker is cut off from S3": lambda: network.cut(worker, "s3"),
