@@ -64,6 +64,8 @@ def test_commands_about_a_home_import_nothing_slow(tmp_path: Path) -> None:
         ["wal", "list", "--home", made.home],
         ["status", "--home", made.home, "--store", made.store],
         ["recover", "--dry-run", "--home", made.home, "--store", made.store],
+        ["history", "orders.sql", "--home", made.home],
+        ["top", "orders.sql", "--home", made.home],
     ):
         assert imported(*command) == [], command
 

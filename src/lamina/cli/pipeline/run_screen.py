@@ -18,7 +18,7 @@ from lamina.cli.pipeline.run_words import (
     duration,
     epoch_shape,
     lag,
-    listed,
+    live_facts,
     recovery_lines,
     recovery_shape,
     watermark,
@@ -246,31 +246,6 @@ def live_table(status: Status, report: EpochReport | None, now_ms: int) -> Table
     for name, text in live_facts(status, report, now_ms).items():
         table.add_row(Text(name, style="bold"), Text(printable(text)))
     return table
-
-
-def live_facts(status: Status, report: EpochReport | None, now_ms: int) -> dict[str, str]:
-    """What a process says of itself, by name."""
-    took = f" in {report.seconds:.2f} s" if report else ""
-    facts = {
-        "state": f"{status.phase} {status.why}".strip(),
-        "epoch": f"{status.epoch}{took}",
-        "rows": f"{status.rows} ({status.rows_per_s} rows/s, {status.late} late{_ahead(status)})",
-        "watermark": f"{watermark(status.watermark)} (lag {lag(status.watermark, now_ms)})",
-        "keys": f"about {status.keys} in state",
-        "checkpoint": f"epoch {status.saved_epoch}" if status.saved_epoch else "-",
-        "sinks": ", ".join(_sink(status, name) for name in status.sinks),
-    }
-    if status.listings:
-        facts["listings"] = listed(status)
-    return facts
-
-
-def _sink(status: Status, name: str) -> str:
-    return f"{name} at epoch {status.sinks[name]}, {counted(status.rows_out.get(name, 0), 'row')}"
-
-
-def _ahead(status: Status) -> str:
-    return f", {status.ahead} ahead" if status.ahead else ""
 
 
 def summary(status: Status, seconds: float) -> str:

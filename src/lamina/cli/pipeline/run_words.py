@@ -121,3 +121,28 @@ def epoch_shape(report: EpochReport, status: Status | None) -> Shape:
         "listings": {name: dict(each) for name, each in status.listings.items()} if status else {},
         "seconds": round(report.seconds, 3),
     }
+
+
+def live_facts(status: Status, report: EpochReport | None, now_ms: int) -> dict[str, str]:
+    """What a process says of itself, by name."""
+    took = f" in {report.seconds:.2f} s" if report else ""
+    facts = {
+        "state": f"{status.phase} {status.why}".strip(),
+        "epoch": f"{status.epoch}{took}",
+        "rows": f"{status.rows} ({status.rows_per_s} rows/s, {status.late} late{_ahead(status)})",
+        "watermark": f"{watermark(status.watermark)} (lag {lag(status.watermark, now_ms)})",
+        "keys": f"about {status.keys} in state",
+        "checkpoint": f"epoch {status.saved_epoch}" if status.saved_epoch else "-",
+        "sinks": ", ".join(_sink(status, name) for name in status.sinks),
+    }
+    if status.listings:
+        facts["listings"] = listed(status)
+    return facts
+
+
+def _sink(status: Status, name: str) -> str:
+    return f"{name} at epoch {status.sinks[name]}, {counted(status.rows_out.get(name, 0), 'row')}"
+
+
+def _ahead(status: Status) -> str:
+    return f", {status.ahead} ahead" if status.ahead else ""

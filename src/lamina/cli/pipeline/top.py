@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from lamina.cli.pipeline.history import COLUMNS, cells
-from lamina.cli.pipeline.run_screen import live_facts
+from lamina.cli.pipeline.run_words import live_facts
 from lamina.cli.support.places import PipelinePlace, pipeline_argument
 from lamina.cli.support.screen import table_lines
 from lamina.cli.support.words import printable, utc
