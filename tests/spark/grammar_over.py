@@ -9,12 +9,13 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.spark.grammar_words import CONDITIONS, HAVING, KEYS, WINDOWS
-from tests.spark.query_grammar import CHANGES, Case, Pen, Query
+from tests.spark.query_grammar import CHANGES, Case, Pen, Query, cumulated
 
 _KINDS = (
     *("rows", "distinct", "groups", "groups", "windows", "windows", "top", "chained"),
     *("changes", "changed_top", "over_changes", "over_windows", "exploded"),
     *("values_of_windows", "values_of_changes"),
+    *("sessions", "cumulated", "every", "first_of_keys"),
 )
 _VALUES = (
     *("max(v.n)", "count(*)", "sum(v.most) + 1", "coalesce(min(v.most), -1) * count(v.most)"),
@@ -28,6 +29,8 @@ _OVER = (
     "max(most) OVER (PARTITION BY at ORDER BY n RANGE BETWEEN 1 PRECEDING AND CURRENT ROW)",
     "n / sum(n) OVER (PARTITION BY at)",
 )
+_CUMULATED = ("count(*)", "sum(l)", "max(s)", "count(DISTINCT g)", "avg(m)", "min(ts)")
+_PLAIN = ("k", "g", "b", "s", "dt", "l % 3", "upper(k)", "st.x", "coalesce(k, s, 'none')", "bi")
 _MADE = (
     "{0} LATERAL VIEW explode(a) e AS y",
     "{0} LATERAL VIEW OUTER posexplode(a) e AS p, y",
@@ -110,6 +113,47 @@ class Writer(Pen):
             f" AS w WHERE w.n >= (SELECT {self.one(_VALUES[:4])} FROM {name} AS v) OR w.n % 2 = 0"
         )
         return Query(text, text, CHANGES)
+
+    def sessions(self) -> Query:
+        read, keys = self.relation(), self.some(KEYS, 0, 2)
+        aggregates = self.aggregates(windowed=True, sets=False)
+        items = [(f"{e} AS c{i}",) * 2 for i, e in enumerate(keys)]
+        items += [("session_window.start AS at",) * 2, ("session_window.end AS until",) * 2]
+        hours, where = self.one((1, 30, 240)), self.condition(30)
+        ours, theirs = (
+            f"{read.before}SELECT {', '.join(each[side] for each in [*items, *aggregates])}"
+            f" FROM {read.text}{where} GROUP BY {', '.join([*keys, over])}"
+            for side, over in (
+                (0, f"SESSION(ts, INTERVAL {hours} HOURS)"),
+                (1, f"session_window(ts, '{hours} hours')"),
+            )
+        )
+        emit = self.one(("EMIT ON WINDOW CLOSE", "EMIT ON WINDOW CLOSE", CHANGES))
+        return Query(ours, theirs, emit)
+
+    def cumulated(self) -> Query:
+        read, key, listed = self.relation(), self.one(KEYS), self.some(_CUMULATED, 1, 3)
+        named = ", ".join(f"{each} AS x{i}" for i, each in enumerate(listed))
+        return cumulated(read.text, key, self.condition(30), named, before=read.before)
+
+    def every(self) -> Query:
+        """Groups whose rows come out once in so much event time."""
+        keys, where = self.some(KEYS, 1, 2), self.condition(30)
+        items = [f"{e} AS c{i}" for i, e in enumerate(keys)]
+        items += [each for each, _ in self.aggregates(windowed=False, sets=False)]
+        text = f"SELECT {', '.join(items)} FROM t{where} GROUP BY {', '.join(keys)}"
+        return Query(text, text, f"EMIT EVERY INTERVAL {self.one((1, 40))} DAYS", len(keys))
+
+    def first_of_keys(self) -> Query:
+        """DISTINCT ON of no more than its keys, so that any of their rows is the same."""
+        read, keys = self.relation(), self.some(_PLAIN, 1, 2)
+        items = ", ".join(f"{e} AS c{i}" for i, e in enumerate(keys))
+        ours, theirs = (
+            f"{read.before}SELECT DISTINCT {on}{items} FROM {read.text}"
+            for on in (f"ON ({', '.join(keys)}) ", "")
+        )
+        where = self.condition(30)
+        return Query(ours + where, theirs + where)
 
     def exploded(self) -> Query:
         """Several rows of one, alone or as groups."""

@@ -47,6 +47,23 @@ class Query:
         return self.emit == CHANGES
 
 
+def cumulated(read: str, key: str, where: str, listed: str, *, before: str = "") -> Query:
+    """Windows that cumulate; the oracle makes a row for each window that a row is in."""
+    day, days = 86_400_000_000, 4
+    start = f"unix_micros(ts) - pmod(unix_micros(ts), {days * day}L)"
+    made = (
+        f"SELECT *, timestamp_micros({start}) AS at, timestamp_micros({start} + i * {day}L) AS"
+        f" until FROM {read} LATERAL VIEW explode(sequence(1, {days})) e AS i {where}"
+    )
+    return Query(
+        f"{before}SELECT {key} AS c0, window.start AS at, window.end AS until, {listed} FROM {read}"
+        f" {where} GROUP BY {key}, CUMULATE(ts, INTERVAL 1 DAY, INTERVAL {days} DAYS)",
+        f"{before}SELECT {key} AS c0, at, until, {listed} FROM ({made}) WHERE ts < until"
+        f" GROUP BY {key}, at, until",
+        "EMIT ON WINDOW CLOSE",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """Queries over one source, and how its rows come."""
@@ -310,13 +327,17 @@ class Pen:
         order = self.some((*ORDERED, "struct(g, d)"), 1, 2)
         kept = self.some((*ORDERED, "st", "l % 5"), 1, 4)
         way, limit = self.one(("", " DESC")), self.one((1, 2, 5))
+        ways = [way] * len(order)
+        if len(order) > 1 and "struct(g, d)" not in order and self.maybe():
+            ways[1] = self.one((" DESC", "", " NULLS LAST", " DESC NULLS FIRST"))
+        order = [f"{each}{said}" for each, said in zip(order, ways, strict=True)]
         items = [f"{e} AS c{i}" for i, e in enumerate(keys)]
         rest = [f"{e} AS y{i}" for i, e in enumerate(kept)]
         where = self.condition(30)
         by = f"PARTITION BY {', '.join(keys)} " if keys else ""
-        equals = [each for each in kept if each not in keys]
+        equals = [f"{each}{way}" for each in kept if each not in keys]
         ours, theirs = (
-            f"row_number() OVER ({by}ORDER BY {', '.join(e + way for e in listed)})"
+            f"row_number() OVER ({by}ORDER BY {', '.join(listed)})"
             for listed in (order, [*order, *equals])
         )
         told_apart = len(keys) + 1

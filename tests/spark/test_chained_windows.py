@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 
+from lamina.connectors.opening import open_source
+from lamina.engine.model import SourceRange
 from lamina.engine.plans import EngineSettings, EpochReport
 from lamina.engine.ports import Limits
 from lamina.pipeline import parse_pipeline
@@ -31,6 +34,14 @@ CREATE SINK tens_out FROM tens USING parquet OPTIONS (path 'tens');
 """
 
 
+def rows_of_the_source(spark: Any) -> pa.Table:
+    """All rows, as the source has them, and not what a sink made of them."""
+    source: Any = open_source(parse_pipeline(SQL, {}, file="tens.sql").sources["trades"], Path())
+    planned = SourceRange("trades", {"row": "0"}, {"row": str(ROWS)})
+    rows: pa.Table = source.frame(spark, planned).toArrow()
+    return rows
+
+
 def test_windows_over_windows_equal_one_batch(spark: Any, tmp_path: Path) -> None:
     from lamina.spark.running import RunSettings, Until, Watcher, run  # noqa: PLC0415  an extra
 
@@ -52,17 +63,19 @@ def test_windows_over_windows_equal_one_batch(spark: Any, tmp_path: Path) -> Non
         "SELECT symbol, epoch_us(start) AS start, volume, n, most "
         f"FROM read_parquet('{tmp_path}/tens/*/*.parquet') ORDER BY ALL"
     ).fetchall()
+    trades = rows_of_the_source(spark)
     wanted = duckdb.sql(
-        f"""
+        """
         WITH minutes AS (
-          SELECT symbol, minute, sum(volume) AS volume, sum(n) AS n
-          FROM read_parquet('{tmp_path}/minutes/*/*.parquet') GROUP BY ALL
+          SELECT symbol, epoch_us(ts) // 60000000 AS minute, sum(volume) AS volume, count(*) AS n
+          FROM trades GROUP BY ALL
         )
-        SELECT symbol, epoch_us(minute) // 600000000 * 600000000 AS start, sum(volume), sum(n),
-               max(n)
+        SELECT symbol, minute // 10 * 600000000 AS start, CAST(sum(volume) AS BIGINT),
+               CAST(sum(n) AS BIGINT), max(n)
         FROM minutes GROUP BY ALL ORDER BY ALL
         """
     ).fetchall()
+    assert trades.num_rows == ROWS
     assert found == wanted
     assert sum(row[3] for row in found) == ROWS
     assert len(found) == len({row[:2] for row in found}) > 9

@@ -55,6 +55,9 @@ LISTED = (
     "slice(sort_array(collect_list(a), false), 1, 3)",
     # Of rows with the same second argument Spark takes any, so their values are the same here.
     *("min_by(n, n)", "max_by(n, n)", "max_by(n, n, 3)", "min_by(n, n, 2)"),
+    *("mode(n, true)", "mode(g, true) FILTER (WHERE a > 0)", "try_sum(a)", "try_avg(n)"),
+    "string_agg(g, ', ') WITHIN GROUP (ORDER BY g)",
+    "listagg(DISTINCT g, '/') WITHIN GROUP (ORDER BY g DESC)",
 )
 
 
@@ -115,7 +118,7 @@ def outputs(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Together:
     ]
     queries.append((UPDATING.format(value="changing"), "EMIT ON UPDATE"))
     together = Together(f"{SOURCE}CREATE STREAM changing AS {VALUE} EMIT CHANGES;\n", queries)
-    together.run(Run(spark, place, partitions=2))
+    together.run_with_a_kill(Run(spark, place, partitions=2), then=4)
     spark.read.schema(COLUMNS).json(place.source).createOrReplaceTempView("t")
     return together
 

@@ -247,9 +247,13 @@ def test_windows_over_late_rows_and_late_rows_of_nothing_are_refused(spark: Any)
 def test_late_rows_of_changes_are_refused(spark: Any) -> None:
     tail = "EMIT ON WINDOW CLOSE LATE ROWS TO behind;CREATE SINK o FROM s USING console;"
     late = "CREATE STREAM r AS SELECT * FROM behind;CREATE SINK p FROM r USING console;"
-    changing = (
-        "CREATE STREAM c AS SELECT k, max(ts) AS ts FROM t GROUP BY k EMIT CHANGES;"
-        "CREATE STREAM s AS SELECT count(*) AS c FROM c GROUP BY window(ts, '1 hour')"
+    over = "CREATE STREAM s AS SELECT count(*) AS c FROM c GROUP BY window(ts, '1 hour')"
+    groups = "CREATE STREAM c AS SELECT k, max(ts) AS ts FROM t GROUP BY k EMIT CHANGES;"
+    with pytest.raises(BadPipeline, match="a window over the changes of 'c', which has none"):
+        compiled(spark, f"{SOURCE}{groups}{over} {tail}{late}")
+    windows = (
+        "CREATE STREAM c AS SELECT k, window.end - INTERVAL 1 MICROSECOND AS ts FROM t"
+        " GROUP BY k, window(ts, '1 minute') EMIT CHANGES;"
     )
-    with pytest.raises(BadPipeline, match="over"):
-        compiled(spark, f"{SOURCE}{changing} {tail}{late}")
+    with pytest.raises(BadPipeline, match="LATE ROWS of 's', which reads rows that replace others"):
+        compiled(spark, f"{SOURCE}{windows}{over} {tail}{late}")

@@ -1,7 +1,8 @@
 """Queries that hypothesis writes, over random rows in epochs: equal to one batch over all rows.
 
-`LAMINA_QUERIES=500` tries so many cases of four queries each; a failure prints the case, which can
-be kept as an @example.
+Every run tries fixed cases, each with several features, epochs, a kill and a rescale.
+`LAMINA_QUERIES=500` also tries so many cases of four queries each that are drawn; a failure prints
+the case, which can be kept as an @example.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from lamina.engine.ports import CHANGE, NEW
 from lamina.pipeline import Option, Pipeline, parse_pipeline
 from lamina.spark import runner
+from tests.spark.grammar_more import WITH_CHANGES, WITH_WINDOWS
 from tests.spark.grammar_over import cases
 from tests.spark.grammar_rows import COLUMNS, epochs_of
 from tests.spark.query_grammar import Case, Query
 from tests.spark.running import FILE, Place, Run, plain
 
-CASES = int(os.environ.get("LAMINA_QUERIES", "2"))
+CASES = int(os.environ.get("LAMINA_QUERIES", "0"))
+DRAWN = (Phase.reuse, Phase.generate) if CASES else ()
 MARK = "WATERMARK ts DELAY OF INTERVAL 1500000 DAYS"  # no row is late
 
 
@@ -55,15 +58,16 @@ FOUND = (
 
 
 @settings(
-    max_examples=CASES,
-    derandomize="LAMINA_QUERIES" not in os.environ,
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    max_examples=CASES or 1,
+    phases=(Phase.explicit, *DRAWN),
     suppress_health_check=list(HealthCheck),
     print_blob=True,
     report_multiple_bugs=False,
 )
 @given(case=cases(queries=4))
-@example(case=Case(FOUND, seed=5, rows=60, epochs=2, partitions=(2, 2)))
+@example(case=WITH_WINDOWS)
+@example(case=WITH_CHANGES)
+@example(case=Case(FOUND, seed=5, rows=60, epochs=2, partitions=(2, 4), restart=1))
 def test_queries_in_epochs_equal_one_batch(
     spark: Any, tmp_path_factory: pytest.TempPathFactory, case: Case
 ) -> None:

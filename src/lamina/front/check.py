@@ -234,7 +234,7 @@ def _add_changes(streams: Iterable[Shape], sources: Collection[str]) -> None:
 
 def _keyed(stream: Stream, function: KeyedFunction) -> Shape:
     """A stream that is a keyed function."""
-    kept = "until the function says that a key is gone"
+    kept = "until the function says that a key is gone; if it never does, for ever (no ttl)"
     if function.ttl_us is not None:
         kept = f"{function.ttl_us / 1e6:g} seconds after the latest row of a key"
     return {

@@ -18,9 +18,11 @@ from lamina.engine.join_rows import AT, ID, RIGHT, UNTIL
 from lamina.engine.joins import ChangeJoin, Join, TemporalJoin
 from lamina.engine.model import OperatorPlan
 from lamina.engine.own_columns import own_of
+from lamina.engine.pending import with_pending
 from lamina.engine.ports import CHANGE
 from lamina.engine.sessions import Sessions
 from lamina.engine.task_state import schema_of
+from lamina.engine.timers import with_timers
 from lamina.pipeline.checks import order
 from lamina.pipeline.model import Pipeline
 from lamina.spark.compiling import compile_pipeline
@@ -167,8 +169,13 @@ def _size(stream: SparkStream) -> dict[str, Any]:
     if stream.operator is None:
         return {}
     row = schema_of(stream.operator).row
+    name = stream.name
+    every = with_timers(name, stream.operator) | with_pending(name, stream.operator)
     return {
         "bytes_per_key": bytes_of_row(row),
+        "beside": {
+            each: bytes_of_row(schema_of(plan).row) for each, plan in every.items() if each != name
+        },
         "has_texts": any(_is_text(field.type) for field in row),
         "has_lists": any(pa.types.is_list(field.type) for field in row),
     }

@@ -119,6 +119,8 @@ def _types(plan: Shape) -> Iterator[str]:
             yield f"  kept       {stream['kept_for']}"
         if stream["state"]:
             yield f"  size       {_size(stream)}"
+            for name, size in stream["beside"].items():
+                yield f"  beside     {name}: about {size:,.0f} MB for a million"
         yield f"  columns    {_typed(stream['columns'])}"
 
 
