@@ -24,4 +24,6 @@ def test_it_ends_by_what_it_has_found(case: Case, tmp_path: Path) -> None:
 
 def test_a_folder_without_a_checkpoint_is_not_found(tmp_path: Path) -> None:
     assert lamina("verify-spark", str(tmp_path)).exit_code == 3
-    assert lamina("verify-spark", str(tmp_path / "nowhere")).exit_code == 3
+    nowhere = lamina("verify-spark", str(tmp_path / "nowhere"))
+    assert nowhere.exit_code == 3
+    assert "checkpointLocation" in nowhere.output

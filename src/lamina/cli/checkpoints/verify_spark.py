@@ -12,8 +12,10 @@ from lamina.cli.support.screen import Screen, json_option
 from lamina.cli.support.shapes import Shape
 from lamina.cli.support.target import open_at, option_option
 from lamina.cli.support.words import counted, size, utc
+from lamina.errors import NotFound
 from lamina.format.findings import Severity
 from lamina.inspect.spark_checkpoint import Does, SparkFinding, SparkReport, verify_spark
+from lamina.store import Store
 
 DOES = {
     Does.BEGINS: "begins with batch {batch}: {why}",
@@ -38,7 +40,7 @@ def verify_spark_command(checkpoint: str, option: Mapping[str, Any], screen: Scr
 
     Exits with 0 if all is well, 1 if there are only warnings, 4 if a restart would go wrong.
     """
-    store = open_at(checkpoint, option, writable=False)
+    store = _opened(checkpoint, option)
     with screen.progress("verifying") as report:
         found = verify_spark(store, report=report)
     if screen.as_json:
@@ -46,6 +48,14 @@ def verify_spark_command(checkpoint: str, option: Mapping[str, Any], screen: Scr
     else:
         _print(screen, store.url, found)
     click.get_current_context().exit(_exit(found))
+
+
+def _opened(checkpoint: str, option: Mapping[str, Any]) -> Store:
+    try:
+        return open_at(checkpoint, option, writable=False)
+    except NotFound as error:
+        advice = "Give the folder that the query has as its checkpointLocation"
+        raise NotFound("there is no such folder", where=error.where, advice=advice) from error
 
 
 def _exit(found: SparkReport) -> Exit:
