@@ -6,7 +6,7 @@ lamina.protocol.pieces.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ PATIENCE_S = 600.0
 """So long a store that is not there is tried again: the epoch waits, and nothing is given up."""
 
 _PAUSE_S, _PAUSE_MAX_S = 0.5, 30.0
-_READ_AT_ONCE = 8
+_READ_AT_ONCE, _READ_BYTES_MAX = 64, 256 * 1024 * 1024
 
 
 class PieceLog:
@@ -44,17 +44,16 @@ class PieceLog:
 
     def listed(self) -> list[int]:
         """The sequences of all pieces that are there."""
-        found = (parse_piece_key(info.key) for info in self._store.list(EPOCHS))
-        return sorted(sequence for sequence in found if sequence is not None)
+        return [sequence for sequence, _ in self._sizes()]
 
     def load(self) -> Iterator[Piece]:
         """Every piece that is there, in order; what was known before is forgotten."""
-        sequences = self.listed()
+        sizes = self._sizes()
         self.slots.clear()
         self._next, self.is_stale, self.has_vanished = 1, False, False
         with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
-            for start in range(0, len(sequences), _READ_AT_ONCE):
-                for piece in pool.map(self._find, sequences[start : start + _READ_AT_ONCE]):
+            for together in _batches(sizes):
+                for piece in pool.map(self._find, together):
                     if piece is None:
                         self.has_vanished = True
                     else:
@@ -104,6 +103,11 @@ class PieceLog:
         return f"{self._store.url.rstrip('/')}/{piece_key(sequence)}"
 
     # steps
+
+    def _sizes(self) -> list[tuple[int, int]]:
+        """Sequence and size of all pieces that are there."""
+        found = ((parse_piece_key(info.key), info.size) for info in self._store.list(EPOCHS))
+        return sorted((sequence, size) for sequence, size in found if sequence is not None)
 
     def _append(self, piece: Piece) -> None:
         generation = piece.segment.generation
@@ -168,6 +172,20 @@ class PieceLog:
     def _note(self, piece: Piece) -> None:
         self.slots.append(_slot(piece))
         self._next = piece.sequence + 1
+
+
+def _batches(sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
+    """Pieces to be read at once: many claims, which are small, and few large ones."""
+    together: list[int] = []
+    total = 0
+    for sequence, size in sizes:
+        if together and (len(together) == _READ_AT_ONCE or total + size > _READ_BYTES_MAX):
+            yield together
+            together, total = [], 0
+        together.append(sequence)
+        total += size
+    if together:
+        yield together
 
 
 def _slot(piece: Piece) -> Slot:
