@@ -97,6 +97,18 @@ def test_dry_run_then_yes_and_run_again(world: ShopWorld) -> None:
     assert world.outcome() == EXPECTED
 
 
+def test_a_dry_run_and_a_refusal_leave_every_file_as_it_was(world: ShopWorld) -> None:
+    def files() -> dict[str, bytes]:
+        found = (path for path in sorted(world.root.rglob("*")) if path.is_file())
+        return {str(path): path.read_bytes() for path in found}
+
+    before = files()
+    assert rewind(world, "--to", "3", "--dry-run", "--sinks", "truncate").exit_code == Exit.OK
+    assert rewind(world, "--to", "3", "--yes").exit_code == Exit.CONFLICT
+    assert rewind(world, "--to", "99", "--yes").exit_code == Exit.NOT_FOUND
+    assert files() == before
+
+
 def test_what_it_says_of_each_sink_is_what_is_there(world: ShopWorld) -> None:
     plan = answer(rewind(world, "--to", "4", "--dry-run", "--json"))
     for sink in plan["sinks"]:

@@ -106,7 +106,6 @@ class ParquetSink:
             self._show_again(last)
             if verdict is Publish.NOW:
                 self._show(self._decide(number, last, publication, to=to))
-                self._log.drop(number + 1)
             self._unshown = False
 
     def close(self) -> None:
