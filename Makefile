@@ -44,6 +44,7 @@ bench: $(STAMP) kafka
 	$(BIN)/python benchmarks/sql.py --save $(NUMBERS)
 	$(BIN)/python benchmarks/joins.py --save $(NUMBERS)
 	$(BIN)/python benchmarks/remote.py --save $(NUMBERS)
+	$(BIN)/python benchmarks/console.py --save $(NUMBERS)
 	$(MAKE) pictures
 
 # The pictures of the README and of docs/; a test compares them with what these scripts draw.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from functools import total_ordering
+from functools import lru_cache, total_ordering
 
 from lamina.errors import UsageError
 
@@ -38,13 +38,7 @@ class CheckpointId:
     @classmethod
     def parse(cls, text: str) -> CheckpointId:
         """Read the hyphenated lower-case form; every other spelling is refused."""
-        try:
-            value = uuid.UUID(text)
-        except ValueError:
-            raise UsageError(f"not a checkpoint id: {text[:80]!r}") from None
-        if str(value) != text:
-            raise UsageError(f"not the canonical form of a checkpoint id: {text[:80]!r}")
-        return cls(value)
+        return _parse(text)
 
     @classmethod
     def from_parts(cls, milliseconds: int, random: int) -> CheckpointId:
@@ -66,3 +60,15 @@ class CheckpointId:
 
     def __str__(self) -> str:
         return str(self.uuid)
+
+
+@lru_cache(maxsize=8192)
+def _parse(text: str) -> CheckpointId:
+    """Kept: a log of a thousand checkpoints names each of them in every entry with its state."""
+    try:
+        value = uuid.UUID(text)
+    except ValueError:
+        raise UsageError(f"not a checkpoint id: {text[:80]!r}") from None
+    if str(value) != text:
+        raise UsageError(f"not the canonical form of a checkpoint id: {text[:80]!r}")
+    return CheckpointId(value)

@@ -54,6 +54,7 @@ KEYS = {
         "small_epoch_p50_ms",
         "epoch_growth",
     },
+    "console": {"page_ms_first", "page_ms_p50", "page_ms_p95", "cli_metadata_s", "cli_help_cpu_s"},
     "cold": {"first_epoch_ratio", "cold_ten_epochs_s"},
     "connectors": {
         "kafka_sink_ratio",

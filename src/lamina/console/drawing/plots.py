@@ -11,7 +11,7 @@ from lamina.console.drawing.svg import join, picture, tag, titled
 
 WIDTH, HEIGHT = 460, 128
 LEFT, RIGHT, TOP, BOTTOM = 54, 8, 10, 20
-POINTS_MAX = 200
+POINTS_MAX = 120
 
 
 @dataclass(frozen=True, slots=True)

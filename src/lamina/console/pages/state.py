@@ -41,7 +41,7 @@ def routes(console: Console, pages: Pages) -> list[BaseRoute]:
         found: dict[str, Any] = {"operators": [], "place": "", "epoch": None, "table": None}
         trouble = None
         try:
-            with watched.states.view(at) as view:
+            with watched.states.view(at, look.logs_seen) as view:
                 found = _browse(watched, view, request)
         except LaminaError as error:
             trouble = Trouble.of("state", error)

@@ -8,7 +8,7 @@ worth: an open page must not cost the pipeline its processor.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -72,6 +72,11 @@ class Look:
         if self.holder is None or not is_own_status(self.said, self.holder):
             return None
         return self.said
+
+    @property
+    def logs_seen(self) -> Hashable:
+        """Changes with what the logs say, in the store and in the home."""
+        return self.history.digest if self.history else None, self.segments
 
     @property
     def version(self) -> str:

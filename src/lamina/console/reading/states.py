@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 
 from lamina.checkpoint.checkpointer import Checkpointer
@@ -26,14 +26,17 @@ class States:
         self._subject = subject
         self._lock = threading.Lock()
         self._archive: Archive | None = None
-        self._views: OrderedDict[str, View] = OrderedDict()
+        self._views: OrderedDict[Hashable, View] = OrderedDict()
 
     @contextmanager
-    def view(self, at: str) -> Iterator[View]:
-        """The state at a checkpoint (id, savepoint, epoch, `latest`), or at an epoch of the log."""
+    def view(self, at: str, seen: Hashable) -> Iterator[View]:
+        """The state at a checkpoint (id, savepoint, epoch, `latest`), or at an epoch of the log.
+
+        As long as *seen*, what the logs say, is the same, *at* means the same.
+        """
         with self._lock:
             try:
-                yield self._view(at)
+                yield self._view(at, seen)
             except LaminaError:
                 self._close()  # a store that was restored is looked at anew
                 raise
@@ -55,23 +58,21 @@ class States:
         with self._lock:
             self._close()
 
-    def _view(self, at: str) -> View:
-        known = self._views.get(at)
+    def _view(self, at: str, seen: Hashable) -> View:
+        key = (at, seen)
+        known = self._views.get(key)
         if known is not None:
-            self._views.move_to_end(at)
+            self._views.move_to_end(key)
             return known
-        if self._archive is None or at in ("", "head", "latest"):
-            self._open()
+        self._open()
         assert self._archive is not None
-        view = self._archive.view(at or None)
-        named = str(view.epoch) if view.commits or view.checkpoint is None else str(view.checkpoint)
-        self._views[named] = view
+        view = self._views[key] = self._archive.view(at or None)
         while len(self._views) > VIEWS_MAX:
             self._views.popitem(last=False)
         return view
 
     def _open(self) -> None:
-        """A home in an object store is copied as it is now; so `head` means now."""
+        """A home in an object store is copied as it is now."""
         if self._archive is not None and not self._subject.remote:
             return
         self._close()
