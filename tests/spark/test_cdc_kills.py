@@ -4,8 +4,9 @@
 
 Keys change, rows and the whole table go (TRUNCATE), transactions are larger than an epoch, columns
 come and go. A second table is read without `remember_rows`, so its log says what rows were before.
-A Delta table has a version for each epoch: every one of them is a state that the source's table was
-committed in. In the end all sinks are what the table is.
+The two are joined, as changes; a start may have another number of partitions. A Delta table has a
+version for each epoch: every one of them is a state that the source's table was committed in. In
+the end all sinks are what the tables are.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ TOTALS = (
 )
 
 
+JOINED = "SELECT t.id, t.amount, u.name FROM t LEFT JOIN u ON t.id = u.id"
+
+
 @pytest.fixture
 def server() -> Iterator[PostgresServer]:
     """Of this test alone: it is killed."""
@@ -56,11 +60,14 @@ CREATE SOURCE u (id BIGINT, name STRING, amount DECIMAL(12, 2), big STRING) USIN
   OPTIONS ({login}, table 'u', publication 'pu', keys 'id');
 CREATE STREAM everything AS {SELECT} t;
 CREATE STREAM not_remembered AS {SELECT} u;
+CREATE STREAM joined AS {JOINED};
 CREATE STREAM totals AS {TOTALS.format(table="t")} EMIT CHANGES;
 CREATE SINK versions FROM everything USING delta OPTIONS (path 'versions', keys 'id');
 CREATE SINK versions_of_u FROM not_remembered USING delta
   OPTIONS (path 'versions_of_u', keys 'id');
 CREATE SINK copy FROM everything USING postgres OPTIONS ({login}, table 'copy', keys 'id');
+CREATE SINK joined_out FROM joined USING postgres
+  OPTIONS ({login}, table 'joined', keys 'id');
 CREATE SINK totals_out FROM totals USING postgres
   OPTIONS ({login}, table 'totals', keys 'part');
 """
@@ -76,7 +83,8 @@ def test_every_epoch_is_a_state_of_the_table_whatever_is_killed(
     writer = Writer(server, "t", "p", SEED)
     other = Writer(server, "u", "pu", SEED + 1, remembered=False)
     while kinds:
-        process = start(processes, tmp_path)
+        partitions = draw.choice(("1", "2", "4"))
+        process = start(processes, tmp_path, "--max-rows", "200", "--partitions", partitions)
         if process.until("recovered", "error")["event"] == "recovered":
             live(process, kinds, draw, server)
     writer.stop()
@@ -87,6 +95,7 @@ def test_every_epoch_is_a_state_of_the_table_whatever_is_killed(
     assert process.wait() == 0, process.said()
     there = set(writer.there())
     assert set(server.execute("SELECT id, name, amount, size FROM copy")) == there
+    assert set(server.execute("SELECT id, amount, name FROM joined")) == set(server.execute(JOINED))
     totals = "SELECT part, n, total, last FROM totals"
     assert set(server.execute(totals)) == set(server.execute(TOTALS.format(table="t")))
     check_versions(states_of_versions(str(tmp_path / "versions")), writer)
@@ -105,7 +114,7 @@ def check_versions(versions: list[int], writer: Writer) -> None:
 
 def start(processes: Nursery, folder: Path, *more: str) -> Process:
     places = ("--home", folder / "home", "--store", folder / "store")
-    options = ("--checkpoint-epochs", "3", *(more or ("--max-rows", "200")))
+    options = ("--checkpoint-epochs", "3", *more)
     return processes.lamina(folder / "cdc.sql", *places, *options)
 
 
