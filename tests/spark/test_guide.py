@@ -30,8 +30,13 @@ def test_every_query_of_the_page_has_a_result() -> None:
     assert len(EXAMPLES) == page("sql.md").queries >= 10
 
 
-def test_queries_in_epochs_give_the_rows_of_the_page(spark: Any, tmp_path: Path) -> None:
+def test_queries_in_epochs_give_the_rows_of_the_page(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     guide = page("sql.md")
+    (code,) = re.findall(r"```python\n(.*?)```", guide.text, re.DOTALL)
+    (tmp_path / "shop.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
     text = guide.sources + "".join(
         f"CREATE STREAM e{n} AS\n{each.query};\n" for n, each in enumerate(EXAMPLES)
     )
