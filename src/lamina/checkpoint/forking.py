@@ -1,18 +1,19 @@
 """A fork: a second pipeline that starts from a checkpoint of the first one, by reference.
 
+    origin.json  in the fork's base: where its files are, and a name of its own for
     savepoint    in the origin's log: from here on no gc of the origin deletes the files
-    origin.json  in the fork's base: where its files are
     manifest     the very bytes of the origin's
     log entry    the checkpoint exists here, too
 
 In this order, so that killed anywhere there is nothing that counts, or all of it; the same call
 goes on. When no checkpoint of the fork names a file of the origin any more, its gc gives the
-savepoint back.
+savepoint back. The name is random: two forks that shared one would take the files from each other.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.savepoints import create_savepoint
@@ -26,13 +27,14 @@ from lamina.checkpoint.transfer import (
     raw_manifest,
 )
 from lamina.checkpoint.verify import CheckpointReport, verify
+from lamina.clock import new_writer_id
 from lamina.errors import AlreadyExists, Corrupt, NotFound, Refused, UsageError
-from lamina.format.canonical import sha256_hex
 from lamina.format.log import Committed
 from lamina.format.manifest import CheckpointManifest
 from lamina.format.names import CheckpointPaths, parse_id
 from lamina.format.origin import Origin, decode_origin, encode_origin
 from lamina.ids import CheckpointId
+from lamina.protocol.history import COPY_HOME
 from lamina.store.base import Folder
 from lamina.store.forked import ForkedStore
 from lamina.store.opening import address_of_origin
@@ -67,9 +69,8 @@ def fork_checkpoint(source: Checkpointer, id: CheckpointId, target: Checkpointer
     """Make the checkpoint exist at the target, with the files of the source."""
     plan = plan_fork(source, id, target)
     manifest = source.load_manifest(id)
-    origin = _origin(source, manifest, target)
+    origin = _written(_origin(source, manifest, target), target)
     create_savepoint(source, origin.savepoint, id)
-    target.store.put_if_absent(target.paths.origin(), encode_origin(origin))
     begin = claim(target, id, source.store.url)
     if begin is not None:
         mark_folders(target, begin, manifest)
@@ -85,12 +86,16 @@ def fork_checkpoint(source: Checkpointer, id: CheckpointId, target: Checkpointer
 def release_origin(checkpointer: Checkpointer, listed: Folder) -> bool:
     """Give the savepoint at the origin back, if nothing here needs its files any more.
 
-    *listed* is the base: whether this is a fork at all costs no request.
+    *listed* is the base: whether this is a fork at all costs no request. Until a pipeline has
+    taken the base over a fork may just be made there: nothing says yet what it is going to need.
     """
     key = checkpointer.paths.origin()
     store = checkpointer.store
     if all(info.key != key for info in listed.objects) or not isinstance(store, ForkedStore):
         return False  # not a fork, or a store that opens no other one
+    home = checkpointer.history().home
+    if not home or home.startswith(COPY_HOME):
+        return False
     origin = decode_origin(store.get(key), f"{store.url}/{key}")
     if _folders_named(checkpointer) & set(origin.folders):
         return False
@@ -123,15 +128,29 @@ def _folders(manifest: CheckpointManifest) -> tuple[CheckpointId, ...]:
 
 
 def _origin(source: Checkpointer, manifest: CheckpointManifest, target: Checkpointer) -> Origin:
-    """The same for the same fork, however often it is made."""
-    place = f"{target.store.url}/{target.paths.base} {manifest.checkpoint_id}"
+    """What a fork that begins now says, by a name that no other fork has."""
     return Origin(
         store=address_of_origin(target.store, source.store),
         base=source.paths.base,
         checkpoint=manifest.checkpoint_id,
-        savepoint=f"fork-{sha256_hex(place.encode())[:12]}",
+        savepoint=f"fork-{new_writer_id(target.clock)[:12]}",
         folders=_folders(manifest),
     )
+
+
+def _written(origin: Origin, target: Checkpointer) -> Origin:
+    """What the target says, which an interrupted call may have written; *origin* if it is new."""
+    with suppress(AlreadyExists):
+        target.store.put_if_absent(target.paths.origin(), encode_origin(origin))
+        return origin
+    found = _found(target)
+    _check_same(found, origin, target)
+    return found
+
+
+def _found(target: Checkpointer) -> Origin:
+    key = target.paths.origin()
+    return decode_origin(target.store.get(key), f"{target.store.url}/{key}")
 
 
 def _check_target(source: Checkpointer, manifest: CheckpointManifest, target: Checkpointer) -> None:
@@ -140,10 +159,8 @@ def _check_target(source: Checkpointer, manifest: CheckpointManifest, target: Ch
         raise UsageError("a fork needs a place of its own", where=target.store.url)
     origin = _origin(source, manifest, target)
     check_target(target.history(), target)
-    key = target.paths.origin()
-    where = f"{target.store.url}/{key}"
     try:
-        found = decode_origin(target.store.get(key), where)
+        found = _found(target)
     except NotFound:
         if target.history().checkpoints:
             raise Refused(
@@ -152,9 +169,13 @@ def _check_target(source: Checkpointer, manifest: CheckpointManifest, target: Ch
                 advice="Fork to an empty place",
             ) from None
         return
-    if found != origin:
+    _check_same(found, origin, target)
+
+
+def _check_same(found: Origin, origin: Origin, target: Checkpointer) -> None:
+    if replace(found, savepoint=origin.savepoint) != origin:
         raise AlreadyExists(
             f"the target is a fork of checkpoint {found.checkpoint}",
-            where=where,
+            where=f"{target.store.url}/{target.paths.origin()}",
             advice="Fork to an empty place",
         )

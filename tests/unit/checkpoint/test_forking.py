@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -21,6 +24,7 @@ from lamina.checkpoint.forking import fork_checkpoint, plan_fork
 from lamina.errors import (
     AlreadyExists,
     Corrupt,
+    Fenced,
     LogDamaged,
     NotFound,
     Refused,
@@ -232,6 +236,62 @@ def test_what_cannot_be_forked_is_refused_before_anything_is_written(tmp_path: P
         fork_checkpoint(pipeline, made[0].id, pipeline_at(tmp_path / "d", seed=82))
     with pytest.raises(NotFound):
         plan_fork(look(tmp_path / "d"), made[0].id, None)
+
+
+def test_two_forks_at_one_address_do_not_share_a_savepoint(tmp_path: Path) -> None:
+    """Two machines may call a folder the same, and a fork may be put elsewhere: each has its own.
+
+    With one name for both, the first that lets go takes the files of the other.
+    """
+    pipeline, made = forked(tmp_path)
+    (tmp_path / "b").rename(tmp_path / "c")
+    fork_checkpoint(pipeline, made[1].id, pipeline_at(tmp_path / "b", seed=72))
+    assert len(list_savepoints(pipeline)) == 2
+    second = pipeline_at(tmp_path / "b", seed=73)
+    second.log.take_over("home-b")
+    take_checkpoint(second, 3, full=True)
+    run_gc(second, retain=1)
+    for epoch in range(3, 6):
+        take_checkpoint(pipeline, epoch)
+    run_gc(pipeline, retain=1)
+    assert_loads_exactly(look(tmp_path / "c"), made[1].id)
+
+
+class _Beside:
+    """A store in which somebody else does something right before a write."""
+
+    def __init__(self, inner: Store, call: int, act: Callable[[], object]) -> None:
+        self._inner, self._left, self._act = inner, call, act
+
+    def __getattr__(self, name: str) -> object:
+        if name in ("put", "put_if_absent"):
+            self._left -= 1
+            if self._left == 0:
+                self._act()
+        return getattr(self._inner, name)
+
+    @property
+    def is_over(self) -> bool:
+        return self._left > 0
+
+
+def test_a_gc_of_the_target_beside_a_fork_does_not_let_its_origin_go(tmp_path: Path) -> None:
+    for call in range(1, 100):
+        here = tmp_path / str(call)
+        pipeline, made = origin_of(here)
+        gc = pipeline_at(here / "b", seed=90)
+        store = _Beside(open_store(str(here / "b")), call, lambda gc=gc: run_gc(gc, retain=1))
+        with suppress(Fenced, Refused):
+            fork_checkpoint(pipeline, made[1].id, at(cast("Store", store), 70))
+        if look(here / "b").list_checkpoints():
+            for epoch in range(3, 6):
+                take_checkpoint(pipeline, epoch)
+            run_gc(pipeline, retain=1)
+            assert_loads_exactly(look(here / "b"), made[1].id)
+        if store.is_over:
+            assert call > 4
+            return
+    pytest.fail("a fork has fewer writes than that")
 
 
 def test_the_log_of_a_fork_does_not_pass_for_that_of_its_origin(tmp_path: Path) -> None:
