@@ -37,6 +37,7 @@ from tests.engine.pipelines import (
     nothing,
     run_out,
 )
+from tests.engine.rewinds import KEEP, rewound
 from tests.engine.test_cli_verify import SQL, Project
 from tests.engine.test_remote_homes import Machines
 from tests.support.command_line import answer, lamina, tree
@@ -99,6 +100,18 @@ def test_a_dry_run_says_what_it_would_save_and_changes_nothing(project: Project)
     assert "would save what the newest checkpoint did not have: 2 epochs of the log" in text
     assert "would name epoch 5 'x'" in text
     assert tree(project.root) == before
+
+
+def test_after_a_rewind_that_was_killed_it_names_where_the_pipeline_is(project: Project) -> None:
+    """What counts as the newest in the store is then the place that nobody has gone back to."""
+    create(project, "old", "latest")
+    project.finish()
+    before = create(project, "before")
+    with pytest.raises(Killed):
+        rewound(project, "old", KEEP, bomb=Bomb("after REWIND", 1))
+    after = create(project, "after")
+    assert (after["epoch"], after["saved_epochs"]) == (before["epoch"], 0)
+    assert after["savepoint"]["checkpoint"]["id"] == before["savepoint"]["checkpoint"]["id"]  # type: ignore[index]
 
 
 def test_a_name_that_is_taken_is_refused_before_anything_is_claimed(project: Project) -> None:

@@ -21,6 +21,7 @@ from lamina.checkpoint.checkpointer import Checkpointer
 from lamina.checkpoint.progress import Progress, Report, silent
 from lamina.checkpoint.transfer import CopyReport, arrive
 from lamina.clock import SystemClock, new_writer_id
+from lamina.disk.folders import sync_folder
 from lamina.errors import AlreadyExists, BadManifest, Corrupt, DigestMismatch, NotFound, UsageError
 from lamina.format import export, validation
 from lamina.format import manifest as manifests
@@ -154,6 +155,7 @@ def _appearing(path: Path) -> Iterator[BinaryIO]:
                 file.flush()
                 os.fsync(file.fileno())
             os.link(partial, path)
+            sync_folder(path.absolute().parent)
         except FileExistsError:
             raise AlreadyExists("this file exists", where=str(path)) from None
         finally:

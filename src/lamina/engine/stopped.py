@@ -45,7 +45,7 @@ class Unsaved:
     """What a pipeline that does not run has committed, and the newest usable checkpoint lacks."""
 
     epoch: int  # the last that is committed; 0 before the first
-    checkpoint_epoch: int
+    checkpoint: Committed | None
     epochs: int
     bytes: int  # of the log
     record: PipelineRecord | None
@@ -72,7 +72,7 @@ def unsaved(home: Home, checkpointer: Checkpointer, sinks: Sequence[RecoverableS
     manifest = None if plan.checkpoint is None else checkpointer.load_manifest(plan.checkpoint.id)
     return Unsaved(
         epoch=plan.head.epoch if plan.head else 0,
-        checkpoint_epoch=manifest.epoch if manifest else 0,
+        checkpoint=plan.checkpoint,
         epochs=len(replayed),
         bytes=sum(place.size for commit in replayed for place in commit.ranges),
         record=record_of(scan.driver, manifest, replayed),
@@ -88,7 +88,7 @@ def save_stopped(
     *,
     clock: Clock,
 ) -> Committed | None:
-    """Make the checkpoint of the last committed epoch; None if the newest has it already.
+    """Make the checkpoint of the last committed epoch, or find the one that has it already.
 
     Killed anywhere, the pipeline is as it was, or has one checkpoint more.
     """
@@ -106,7 +106,7 @@ def save_stopped(
         closing.callback(recovered.close)
         _check_published(recovered.state.plan)
         if not recovered.state.replayed:
-            return None
+            return recovered.state.plan.checkpoint
         return _save(recovered, space, checkpointer, sinks)
 
 

@@ -53,9 +53,12 @@ def name_stopped(
         if found.epoch == 0:
             raise NotFound("no epoch is committed yet, so there is nothing to name")
         check_free(checkpointer, name, found.epoch)
+        saved = found.checkpoint
         if found.epochs and not dry_run:
-            save_stopped(_space(place, clock), checkpointer, found, asked, clock=clock)
-    named = None if dry_run else name_newest(checkpointer, name)
+            saved = save_stopped(_space(place, clock), checkpointer, found, asked, clock=clock)
+    assert saved is not None, "an epoch is committed"
+    # Not the newest of the store: that is another one after a rewind that was killed.
+    named = None if dry_run else create_savepoint(checkpointer, name, saved.id)
     return NamedPipeline(found.epoch, found.epochs, found.bytes, named)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -63,6 +64,24 @@ def test_the_same_checkpoint_is_the_same_bytes_and_as_many_as_were_said(
     assert (tmp_path / "again.tar").read_bytes() == archive
     assert len(archive) == plan.bytes == plan_export(source, pipeline.ids[1]).bytes
     assert archive == GOLDEN.read_bytes()
+
+
+def test_the_name_of_an_export_is_on_disk_when_it_is_said_to_be_there(
+    source: Checkpointer,
+    pipeline: Pipeline,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who has exported deletes the store: after a power cut there must be one of the two."""
+    path, synced = tmp_path / "made.tar", list[bool]()
+
+    def fsync(fd: int) -> None:
+        if os.path.samestat(os.fstat(fd), tmp_path.stat()):
+            synced.append(path.exists())
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    export_checkpoint(source, pipeline.ids[1], path)
+    assert synced[-1:] == [True]
 
 
 def test_tar_unpacks_it_and_its_sums_hold(archive: bytes, tmp_path: Path) -> None:
