@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Protocol
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from engine_contenders import FILE_SYSTEM, QUERY_STOPS_S, ROCKSDB
 from engine_input import hand_over
@@ -79,6 +80,10 @@ class Stream:
         """That have come out."""
         return _rows(self.out, "epoch-*/*.parquet")
 
+    def table(self) -> pa.Table:
+        """What has come out."""
+        return _table(self.out, "epoch-*/*.parquet")
+
     def close(self) -> None:
         self.engine.close()
 
@@ -115,6 +120,9 @@ class Native:
     def rows(self) -> int:
         return _rows(self._folder / "out", "batch-*/*.parquet")
 
+    def table(self) -> pa.Table:
+        return _table(self._folder / "out", "batch-*/*.parquet")
+
     def close(self) -> None:
         self._query.stop()
         self._query.awaitTermination(QUERY_STOPS_S)
@@ -149,6 +157,11 @@ def ratio(seconds: Seconds, over: str, under: str) -> float:
 
 def _rows(folder: Path, pattern: str) -> int:
     return sum(pq.read_metadata(file).num_rows for file in folder.glob(pattern))
+
+
+def _table(folder: Path, pattern: str) -> pa.Table:
+    tables = [pq.ParquetFile(file).read() for file in sorted(folder.glob(pattern))]
+    return pa.concat_tables(tables) if tables else pa.table({})
 
 
 def _made(folder: Path) -> Path:

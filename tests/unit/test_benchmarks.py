@@ -64,7 +64,15 @@ KEYS = {
         "kafka_source_ratio",
         "small_epoch_kafka_ratio",
     },
-    "sql": {"nexmark_correct", "nexmark_vs_native", "topn_growth", "compile_ms"},
+    "sql": {
+        "nexmark_correct",
+        "nexmark_vs_native",
+        "topn_growth",
+        "distinct_vs_native",
+        "session_vs_native",
+        "python_step_vs_tws",
+        "compile_ms",
+    },
     "joins": {
         "interval_vs_native",
         "left_vs_native",
