@@ -4,8 +4,10 @@ python benchmarks/remote.py            the numbers of docs/benchmarks.md
 python benchmarks/remote.py --quick    the same shape with smaller sizes
 python benchmarks/remote.py --json     the last line of stdout is one JSON object
 
-The store is SeaweedFS on loopback; every request waits 30 ms longer than it takes. Sources and
-sinks are folders for everyone. Structured Streaming writes its checkpoint to a local folder: what
+The store is SeaweedFS on loopback; every request waits 30 ms longer than it takes. Tasks do not
+use the driver's disk, as on a cluster: what they need of the home they ask the store for, through a
+cache of their own. Requests are those of driver and tasks together. Checkpoints, sources and sinks
+are in folders. Structured Streaming writes its checkpoint to a local folder: what
 each batch adds there is counted, and what has to be written one after the other (the source's log,
 offsets, one delta of the state, commits) is priced at the same 30 ms. So its side is computed:
 lists, renames and reads that it would need beside these are not priced.
@@ -30,7 +32,7 @@ from engine_session import BOTH_CORES, configured, say, session
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as all of Spark's users have it
 from report import Number, run
-from slow_store import LATENCY_S, SlowPlace, slow_store
+from slow_store import COUNTS, LATENCY_S, SlowPlace, requests
 from sql_contenders import Contender, Native, Stream, in_turns
 
 from lamina.workspace.remote import RemoteWorkspace
@@ -54,13 +56,14 @@ class Sizes:
     keys: int
     rounds: int
     warm: int
+    wide_keys: int
     memory: str
 
 
 SCALES = {
-    "full": Sizes(100, 10_000, 60, 500_000, 1_000_000, 9, 3, "6g"),
-    "quick": Sizes(100, 10_000, 20, 200_000, 400_000, 5, 3, "4g"),
-    "tiny": Sizes(20, 200, 1, 500, 200, 1, 1, "1g"),
+    "full": Sizes(100, 10_000, 60, 500_000, 1_000_000, 9, 3, 1_000_000, "6g"),
+    "quick": Sizes(100, 10_000, 20, 200_000, 400_000, 5, 3, 100_000, "4g"),
+    "tiny": Sizes(20, 200, 1, 500, 200, 1, 1, 400, "1g"),
 }
 
 
@@ -72,7 +75,7 @@ def measured(sizes: Sizes, folder: Path) -> Iterator[Number]:
     servers = folder / "seaweedfs"
     servers.mkdir()
     with seaweedfs(servers) as server:
-        os.environ |= _environment(server)
+        os.environ |= _environment(server) | {COUNTS: str(folder / "requests")}
         with session(folder / "spark", sizes.memory) as spark:
             yield from _both(spark, folder, server, sizes)
 
@@ -81,6 +84,7 @@ def _both(spark: SparkSession, folder: Path, server: S3Server, sizes: Sizes) -> 
     yield from _small(spark, folder / "small", server, sizes)
     with configured(spark, BOTH_CORES):
         yield from _large(spark, folder / "large", server, sizes)
+        yield from _restored(spark, folder / "wide", server, sizes)
 
 
 def _environment(server: S3Server) -> dict[str, str]:
@@ -94,13 +98,20 @@ def _environment(server: S3Server) -> dict[str, str]:
     }
 
 
-def _home(server: S3Server, prefix: str, scratch: Path) -> RemoteWorkspace:
-    return RemoteWorkspace(SlowPlace(server.url(prefix)), scratch, take_over=True)
+def _home(server: S3Server, prefix: str, scratch: Path, *, saved: str = "") -> RemoteWorkspace:
+    """*saved* is where its checkpoints are, if they are in the store, too."""
+    return RemoteWorkspace(
+        SlowPlace(server.url(prefix)),
+        scratch,
+        saved=SlowPlace(saved) if saved else None,
+        take_over=True,
+        tasks_here=False,
+    )
 
 
 def _calls(server: S3Server, prefix: str) -> Counter[str]:
-    """What this process has asked of the store so far."""
-    return Counter(slow_store(server.url(prefix)).calls)
+    """What was asked of the store so far."""
+    return requests(server.url(prefix))
 
 
 # small epochs
@@ -185,6 +196,47 @@ def _failover(spark: SparkSession, folder: Path, server: S3Server, file: Path) -
     other.close()
     asked = dict(_calls(server, "large") - before)
     return Number("failover_s", spent, f"recovered after {recovered:.1f} s; requests {asked}")
+
+
+# a large state on another machine
+
+
+WIDE = (
+    "SELECT k, max(repeat(sha2(CAST(k AS STRING), 512), 8)) AS pad, count(*) AS n "
+    "FROM src GROUP BY k"
+)
+"""About 1 KiB of state for each key."""
+
+
+def _restored(
+    spark: SparkSession, folder: Path, server: S3Server, sizes: Sizes
+) -> Iterator[Number]:
+    """Its checkpoint, too, is in the store: a machine that has neither goes on."""
+    say(f"restore: {sizes.wide_keys} keys of 1 KiB")
+    files = Files(folder / "input")
+
+    def opened(machine: str) -> Stream:
+        store = server.url("wide/store")
+        home = _home(server, "wide", folder / machine, saved=store)
+        return Stream(spark, folder / "lamina", SOURCE, WIDE, space=home, store=store)
+
+    first = opened("one")
+    step = sizes.wide_keys // 4
+    for part in range(4):
+        first.epoch(files.every(part * step, (part + 1) * step))
+    first.engine.checkpoint()
+    first.close()
+    os.sync()
+    start = time.perf_counter()
+    other = opened("another")
+    recovered = time.perf_counter() - start
+    other.epoch(files.uniform(sizes.small_rows, sizes.wide_keys))
+    spent = time.perf_counter() - start
+    size = other.engine.report.bytes_restored
+    other.close()
+    details = f"{size / 2**20:.0f} MiB; the first epoch after {spent:.1f} s"
+    yield Number("restore_s", recovered, details)
+    yield Number("restore_mib_per_s", size / 2**20 / recovered, "read, proven and opened")
 
 
 if __name__ == "__main__":

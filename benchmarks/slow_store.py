@@ -1,17 +1,25 @@
-"""An object store of which every request takes 30 ms more than it does."""
+"""An object store of which every request takes 30 ms more than it does, and is counted.
+
+Requests of all processes count, those of Spark's workers too: each adds a byte to a file in the
+folder that the environment names, one file for each store and operation.
+"""
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, cast
+from urllib.parse import quote
 
 from lamina.store import open_store
 from lamina.store.base import Store
 
 LATENCY_S = 0.030
+COUNTS = "LAMINA_BENCHMARK_REQUESTS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +33,10 @@ class SlowPlace:
 
 
 class SlowStore:
-    """`calls` counts what was asked of it in this process."""
-
     def __init__(self, inner: Store) -> None:
         self._inner = inner
-        self.calls: Counter[str] = Counter()
+        self._counted = _counts(inner.url)
+        self._counted.mkdir(parents=True, exist_ok=True)
 
     @property
     def url(self) -> str:
@@ -39,7 +46,8 @@ class SlowStore:
         asked = getattr(self._inner, name)
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            self.calls[name] += 1
+            with (self._counted / name).open("ab", buffering=0) as file:
+                file.write(b".")
             time.sleep(LATENCY_S)
             return asked(*args, **kwargs)
 
@@ -50,3 +58,13 @@ class SlowStore:
 def slow_store(url: str) -> SlowStore:
     """One in a process."""
     return SlowStore(open_store(url, probe=False))
+
+
+def requests(url: str) -> Counter[str]:
+    """How often each operation was asked of the store at *url*, by any process."""
+    folder = _counts(slow_store(url).url)
+    return Counter({file.name: file.stat().st_size for file in folder.iterdir()})
+
+
+def _counts(url: str) -> Path:
+    return Path(os.environ[COUNTS]) / quote(url, safe="")

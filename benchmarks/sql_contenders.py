@@ -36,7 +36,7 @@ class Stream:
     """A stream of ours over the files of a source, which *source* declares up to USING.
 
     Its sink writes Parquet. *tables* are the statements of tables that it is joined with; *space*
-    is its home, if that is not a folder.
+    is its home and *store* the address of its checkpoints, if these are not folders.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Stream:
         mark: str = "",
         tables: str = "",
         space: Workspace | None = None,
+        store: str = "",
     ) -> None:
         self.out = folder / "out"
         self._in = folder / "in"
@@ -61,7 +62,7 @@ class Stream:
         )
         wanted = RunSettings(
             home=folder / "home",
-            store=str(folder / "store"),
+            store=store or str(folder / "store"),
             folder=folder,
             engine=EngineSettings(partitions=PARTITIONS),
         )

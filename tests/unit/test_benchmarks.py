@@ -89,8 +89,11 @@ KEYS = {
         "remote_epoch_p99_ratio",
         "remote_epoch_ms",
         "puts_per_epoch",
+        "gets_per_epoch",
         "remote_vs_local",
         "failover_s",
+        "restore_s",
+        "restore_mib_per_s",
     },
 }
 NEEDS = dict.fromkeys(("engine", "cold", "connectors", "sql", "joins", "remote"), "pyspark")
