@@ -6,11 +6,13 @@ python benchmarks/remote.py --json     the last line of stdout is one JSON objec
 
 The store is SeaweedFS on loopback; every request waits 30 ms longer than it takes. Tasks do not
 use the driver's disk, as on a cluster: what they need of the home they ask the store for, through a
-cache of their own. Requests are those of driver and tasks together. Checkpoints, sources and sinks
-are in folders. Structured Streaming writes its checkpoint to a local folder: what
-each batch adds there is counted, and what has to be written one after the other (the source's log,
-offsets, one delta of the state, commits) is priced at the same 30 ms. So its side is computed:
-lists, renames and reads that it would need beside these are not priced.
+cache of their own. Requests are those of driver and tasks together, of the home alone; checkpoints
+of small epochs are in a folder, and so are all sources and sinks.
+
+Structured Streaming writes its checkpoint to a local folder: what each batch adds there is counted,
+and what has to be written one after the other (the source's log, offsets, one delta of the state,
+commits) is priced at the same 30 ms. So its side is computed: lists, renames and reads that it
+would need beside these are not priced.
 """
 
 from __future__ import annotations
@@ -165,8 +167,9 @@ def _written(checkpoint: Path) -> Counter[str]:
 
 
 def _large(spark: SparkSession, folder: Path, server: S3Server, sizes: Sizes) -> Iterator[Number]:
-    files, home = Files(folder / "input"), _home(server, "large", folder / "scratch")
-    ours = Stream(spark, folder / "lamina", SOURCE, QUERY, space=home)
+    files, saved = Files(folder / "input"), server.url("large/store")
+    home = _home(server, "large", folder / "scratch", saved=saved)
+    ours = Stream(spark, folder / "lamina", SOURCE, QUERY, space=home, store=saved)
     local = Stream(spark, folder / "local", SOURCE, QUERY)
     contenders: Mapping[str, Contender] = {"remote": ours, "local": local}
     say(f"large epochs: {sizes.rows} rows, {sizes.keys} keys")
@@ -188,8 +191,9 @@ def _failover(spark: SparkSession, folder: Path, server: S3Server, file: Path) -
     The first one is still there: nobody waits until it has gone.
     """
     before, start = _calls(server, "large"), time.perf_counter()
-    home = _home(server, "large", folder / "another machine")
-    other = Stream(spark, folder / "lamina", SOURCE, QUERY, space=home)
+    saved = server.url("large/store")
+    home = _home(server, "large", folder / "another machine", saved=saved)
+    other = Stream(spark, folder / "lamina", SOURCE, QUERY, space=home, store=saved)
     recovered = time.perf_counter() - start
     other.epoch(file)
     spent = time.perf_counter() - start
