@@ -1,4 +1,4 @@
-"""How quickly the page answers, and every command that reads only metadata.
+"""How quickly the page answers, every command that reads only metadata, and a fork.
 
 python benchmarks/console.py            1,000 checkpoints, 100,000 epochs
 python benchmarks/console.py --quick    the same shape with smaller sizes
@@ -26,10 +26,11 @@ from pathlib import Path
 import pyarrow as pa
 from report import Number, run
 
-from lamina.checkpoint import Checkpointer, create_savepoint
+from lamina.checkpoint import Checkpointer, PartitionData, create_savepoint
 from lamina.clock import SystemClock
 from lamina.embedded.opening import open_home
 from lamina.format.epoch_row import EpochRow
+from lamina.format.manifest import CheckpointManifest, with_runs
 from lamina.recovery import RecoveryConfig
 from lamina.running.history import HistoryWriter
 from lamina.store import LocalStore
@@ -38,6 +39,8 @@ from lamina.workspace.local import LocalWorkspace
 PAGE_MS_MAX = 50
 COMMAND_S_MAX = 0.5
 HELP_S_MAX = 0.2
+FORK_MS_MAX = 1000
+FORKED_FILES = 64
 NAME = "orders"
 KEYS = pa.schema([pa.field("symbol", pa.string())])
 VALUES = pa.schema([("trades", pa.int64()), ("volume", pa.int64())])
@@ -55,12 +58,13 @@ class Scale:
     checkpoints: int
     epochs: int
     rounds: int
+    forked_mib: int
 
 
 SCALES = {
-    "full": Scale(1_000, 100_000, 20),
-    "quick": Scale(200, 20_000, 10),
-    "tiny": Scale(4, 50, 1),
+    "full": Scale(1_000, 100_000, 20, 1024),
+    "quick": Scale(200, 20_000, 10, 256),
+    "tiny": Scale(4, 50, 1, 1),
 }
 
 
@@ -85,6 +89,28 @@ def _measured(scale: Scale, folder: Path) -> Iterator[Number]:
     yield Number("cli_metadata_s", seconds[0], f"{name}: {said}", at_most=COMMAND_S_MAX)
     cpu = min(_once(folder, ["--help"])[1] for _ in range(3))
     yield Number("cli_help_cpu_s", cpu, "lamina --help, processor time", at_most=HELP_S_MAX)
+    yield _forked(folder / "large", scale)
+
+
+def _forked(folder: Path, scale: Scale) -> Number:
+    """A checkpoint of many MiB in 64 files; each fork is at a place of its own."""
+    folder.mkdir()
+    checkpointer = Checkpointer(LocalStore(folder / "store"))
+    checkpointer.log.take_over("home")
+    begin = checkpointer.begin()
+    data = bytes(scale.forked_mib * 2**20 // FORKED_FILES)
+    parts = [
+        PartitionData("state", number, "snap", 1, 1, 1, data) for number in range(FORKED_FILES)
+    ]
+    empty = CheckpointManifest(checkpoint_id=begin.id, epoch=1, timestamp_ms=1, generation=1)
+    manifest = with_runs(empty, checkpointer.save_partitions(begin.id, parts))
+    checkpointer.commit(begin, manifest)
+    seconds = [
+        _once(folder, ["fork", "a.sql", f"b{number}.sql", "--store", str(folder / "store")])[0]
+        for number in range(3)
+    ]
+    details = f"{scale.forked_mib} MiB, start of the command included"
+    return Number("fork_ms", min(seconds) * 1000, details, at_most=FORK_MS_MAX)
 
 
 def _make(folder: Path, scale: Scale) -> None:

@@ -54,7 +54,14 @@ KEYS = {
         "small_epoch_p50_ms",
         "epoch_growth",
     },
-    "console": {"page_ms_first", "page_ms_p50", "page_ms_p95", "cli_metadata_s", "cli_help_cpu_s"},
+    "console": {
+        "page_ms_first",
+        "page_ms_p50",
+        "page_ms_p95",
+        "cli_metadata_s",
+        "cli_help_cpu_s",
+        "fork_ms",
+    },
     "cold": {"first_epoch_ratio", "cold_ten_epochs_s"},
     "connectors": {
         "kafka_sink_ratio",
