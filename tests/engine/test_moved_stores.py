@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lamina.checkpoint import Checkpointer
+from lamina.checkpoint.forking import fork_checkpoint
 from lamina.checkpoint.savepoints import create_savepoint
 from lamina.errors import Corrupt, Fenced, LaminaError, Refused
 from lamina.recovery.moving import MoveReport, move_home
@@ -176,6 +177,17 @@ def test_who_still_makes_a_checkpoint_at_the_old_place_is_fenced(tmp_path: Path)
     world.go("remote-2")
     world.finish()
     assert world.outcome() == EXPECTED
+
+
+def test_a_store_that_forks_read_from_is_said_to_be_needed(tmp_path: Path) -> None:
+    """The rest of the old place can be deleted; with it the fork would lose its checkpoint."""
+    world = started(tmp_path)
+    source = Checkpointer(world.saved("local"))
+    [*_, newest] = source.history().checkpoints
+    fork = open_store(str(tmp_path / "fork"))
+    made = fork_checkpoint(source, newest.id, Checkpointer(fork))
+    create_savepoint(source, "mine", newest.id)
+    assert world.along("local", "remote").forks == (made.savepoint,)
 
 
 def test_a_savepoint_that_is_made_meanwhile_is_not_lost(tmp_path: Path) -> None:

@@ -40,6 +40,10 @@ from lamina.store.forked import ForkedStore
 from lamina.store.opening import address_of_origin
 
 
+FORK = "fork-"
+"""How savepoints begin that keep files for a fork."""
+
+
 @dataclass(frozen=True, slots=True)
 class ForkPlan:
     """What a fork would do; making it changes nothing."""
@@ -133,7 +137,7 @@ def _origin(source: Checkpointer, manifest: CheckpointManifest, target: Checkpoi
         store=address_of_origin(target.store, source.store),
         base=source.paths.base,
         checkpoint=manifest.checkpoint_id,
-        savepoint=f"fork-{new_writer_id(target.clock)[:12]}",
+        savepoint=f"{FORK}{new_writer_id(target.clock)[:12]}",
         folders=_folders(manifest),
     )
 

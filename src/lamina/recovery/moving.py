@@ -65,6 +65,7 @@ class MoveReport:
     )
     objects: int = 0  # of checkpoints, that were copied
     store_bytes: int = 0
+    forks: tuple[str, ...] = ()  # savepoints at the old place whose files forks read there
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +297,7 @@ class _Move:
             store=self._stores.where_for(self._home.name) if self._stores else "",
             objects=self._moving.objects if self._moving else 0,
             store_bytes=self._moving.bytes if self._moving else 0,
+            forks=self._moving.forks if self._moving else (),
         )
 
 
@@ -338,6 +340,7 @@ def _finished(
         bytes=0,
         moved=True,
         store=stores.where_for(file.identity.hex()) if stores else "",
+        forks=stores.forks if stores and stores.has_target else (),
     )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 
 from lamina.checkpoint.checkpointer import Checkpointer
+from lamina.checkpoint.forking import FORK
 from lamina.checkpoint.parallel import run_all
 from lamina.checkpoint.progress import Progress, Report, silent
 from lamina.checkpoint.transfer import copy_file
@@ -54,6 +55,11 @@ class StoreMove:
     @property
     def bytes(self) -> int:
         return self._done
+
+    @property
+    def forks(self) -> tuple[str, ...]:
+        """Savepoints that keep files for forks: those go on reading them here, at the old place."""
+        return tuple(sorted(n for n in self._source.history().pins if n.startswith(FORK)))
 
     def belongs_to(self, home: str) -> bool:
         return self._source.history().home == home

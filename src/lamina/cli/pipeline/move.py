@@ -115,6 +115,8 @@ def _print(screen: Screen, told: MoveReport, plan: StorePlan) -> None:
         screen.line(f"start it with --home {told.target}{known}")
         if plan.is_below_home(told.store):
             screen.line(f"keep {told.store}: its checkpoints stay there, below the old place")
+        if told.forks:
+            screen.line(f"keep {plan.now}: forks read files of it, of {', '.join(told.forks)}")
 
 
 @contextmanager
