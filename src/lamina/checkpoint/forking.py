@@ -39,7 +39,6 @@ from lamina.store.base import Folder
 from lamina.store.forked import ForkedStore
 from lamina.store.opening import address_of_origin
 
-
 FORK = "fork-"
 """How savepoints begin that keep files for a fork."""
 

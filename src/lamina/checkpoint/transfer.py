@@ -75,6 +75,12 @@ def arrive(
     committed = target.history().find(id)
     if committed is None:
         committed = place(target, manifest, raw, origin, put_files=put_files)
+    if committed.entry.manifest_sha256 != raw.sha256:
+        raise AlreadyExists(
+            f"the target has another checkpoint {id}: its manifest is not the one that arrives",
+            where=target.store.url,
+            advice="Bring it to an empty place, and compare the two",
+        )
     verified = verify(target, (id,)).checkpoints[0]
     if not verified.ok:
         # Files lost at the target, or swept by a gc there before the log named them, come again;

@@ -7,6 +7,7 @@ import io
 import os
 import tarfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,18 @@ def test_the_same_checkpoint_is_the_same_bytes_and_as_many_as_were_said(
     assert (tmp_path / "again.tar").read_bytes() == archive
     assert len(archive) == plan.bytes == plan_export(source, pipeline.ids[1]).bytes
     assert archive == GOLDEN.read_bytes()
+
+
+def test_another_checkpoint_of_the_same_id_is_not_taken_for_the_archive(
+    archive: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / "made.tar"
+    path.write_bytes(archive)
+    found, target = read_export(path), target_of()
+    import_export(found, target)
+    other = replace(found, raw=replace(found.raw, sha256="0" * 64))
+    with pytest.raises(AlreadyExists, match="another checkpoint"):
+        import_export(other, target)
 
 
 def test_the_name_of_an_export_is_on_disk_when_it_is_said_to_be_there(
