@@ -20,7 +20,10 @@ from tests.spark.oracle import Rows, duckdb_epochs, in_the_end, plain, spark_bat
 ROWS, SYMBOLS, EVERY_US = 40, 6, 1_500_000  # trades of an epoch
 ORDERS = 60  # in a file
 JITTER_S = 9  # less than the delay: nothing is late
-STREAMS = ("bars", "even", "best", "totals", "dear", "backed", "answered", "met", "sold")
+STREAMS = (
+    *("bars", "even", "best", "totals", "dear", "backed", "answered", "met", "sold", "visits"),
+    "top",
+)
 PIPELINE = """
 CREATE SOURCE orders
   (id BIGINT, symbol STRING, side STRING, price DECIMAL(12,2), volume BIGINT, ts TIMESTAMP)
@@ -41,7 +44,15 @@ CREATE STREAM totals AS
   SELECT symbol, sum(price * volume) AS turnover,
          count(*) FILTER (WHERE volume > 250) AS large, max(ts) AS latest
   FROM trades GROUP BY symbol EMIT ON UPDATE;
-CREATE STREAM dear AS SELECT symbol, price * 3 AS price, ts FROM trades WHERE price > 60;
+CREATE STREAM dear AS SELECT DISTINCT symbol, price * 3 AS price, ts FROM trades WHERE price > 60;
+CREATE STREAM visits AS
+  SELECT symbol, session_window.start AS starts, session_window.end AS ends, count(*) AS orders,
+         count(DISTINCT side) AS sides
+  FROM orders WHERE symbol IS NOT NULL GROUP BY symbol, SESSION(ts, INTERVAL 12 SECONDS)
+  EMIT ON WINDOW CLOSE;
+CREATE STREAM top AS
+  SELECT symbol, id, price FROM orders WHERE symbol IS NOT NULL
+  QUALIFY row_number() OVER (PARTITION BY symbol ORDER BY price DESC, id) = 1 EMIT ON UPDATE;
 CREATE STREAM backed AS
   SELECT s.id, s.price, b.price AS bought
   FROM (SELECT id, symbol, price, ts FROM orders WHERE side = 'sell') s

@@ -18,7 +18,11 @@ import pyarrow as pa
 Row = tuple[Any, ...]
 Rows = Counter[Row]
 
-KEYS = {"best": ("symbol",), "totals": ("symbol",)}  # of what is emitted on update
+KEYS = {
+    "best": ("symbol",),
+    "totals": ("symbol",),
+    "top": ("symbol",),
+}  # of what is emitted on update
 DELAY_S = 10
 TRADES = """
 SELECT id, concat('S', CAST(pmod(xxhash64(id), {symbols}) AS STRING)) AS symbol,
@@ -44,6 +48,15 @@ SELECT symbol, sum(price * volume) AS turnover, count(*) FILTER (WHERE volume > 
        max(ts) AS latest
 FROM trades GROUP BY symbol""",
     "dear": "SELECT symbol, price * 3 AS price, ts FROM trades WHERE price > 60",
+    # Not by the end of the session: Spark would filter rows by it before it makes sessions of them.
+    "visits": f"""
+SELECT symbol, session_window.start AS starts, session_window.end AS ends, count(*) AS orders,
+       count(DISTINCT side) AS sides
+FROM orders WHERE symbol IS NOT NULL GROUP BY symbol, session_window(ts, '12 seconds')
+HAVING max(ts) <= (SELECT max(ts) FROM orders) - INTERVAL {DELAY_S + 12} SECONDS""",
+    "top": """
+SELECT symbol, max_by(id, struct(price, -id)) AS id, max(price) AS price FROM orders
+WHERE symbol IS NOT NULL GROUP BY symbol""",
     "backed": f"""
 SELECT s.id, s.price, max_by(b.price, b.ts) AS bought
 FROM orders s LEFT JOIN orders b ON b.side = 'buy' AND b.symbol = s.symbol AND b.ts <= s.ts
@@ -96,6 +109,23 @@ SELECT changed.epoch, changed.symbol, sum(price * volume) AS turnover,
 FROM (SELECT DISTINCT epoch, symbol FROM trades) AS changed, trades AS t
 WHERE t.symbol = changed.symbol AND t.epoch <= changed.epoch GROUP BY ALL""",
     "dear": "SELECT epoch, symbol, price * 3 AS price, ts FROM trades WHERE price > 60",
+    "visits": """
+WITH begins AS (
+  SELECT *, coalesce(ts > lag(ts) OVER (PARTITION BY symbol ORDER BY ts) + INTERVAL 12 SECOND, true)
+            AS is_first
+  FROM orders WHERE symbol IS NOT NULL), numbered AS (
+  SELECT *, count_if(is_first) OVER (PARTITION BY symbol ORDER BY ts
+            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS number FROM begins), visits AS (
+  SELECT symbol, min(ts) AS starts, max(ts) + INTERVAL 12 SECOND AS ends, count(*) AS orders,
+         count(DISTINCT side) AS sides
+  FROM numbered GROUP BY symbol, number)
+SELECT min(c.epoch) AS epoch, visits.*
+FROM visits JOIN closing c ON ends <= watermark GROUP BY ALL""",
+    # a row that is before all that came in its epoch and earlier
+    "top": """
+SELECT epoch, symbol, id, price FROM orders r WHERE symbol IS NOT NULL AND NOT EXISTS (
+  FROM orders o WHERE o.symbol = r.symbol AND o.epoch <= r.epoch
+  AND (o.price > r.price OR (o.price = r.price AND o.id < r.id)))""",
     "backed": """
 SELECT * FROM (
   SELECT CASE WHEN s.symbol IS NULL THEN s.epoch
