@@ -198,7 +198,7 @@ def test_a_server_that_dies_while_it_gives_rows_is_waited_for(rig: CdcRig) -> No
         rig.server.start()
     assert batches
     rig.change("INSERT INTO TABLE_ VALUES (1, 'a', 1, NULL)")
-    for _ in range(20):  # after its crash the server may end an epoch before the row
+    for _ in range(120):  # after its crash the server may end an epoch before the row
         rig.epoch(source)
         if rig.state == rig.there():
             break

@@ -38,7 +38,7 @@ SLACK = {
     "MiB of heap": 48,
     "MiB of the driver": 64,
     "threads of the JVM": 12,
-    "shuffle files": 2 * EVERY,  # each epoch makes four; its cleaner works when it likes
+    "shuffle files": 4 * EVERY,  # what an interval makes: the cleaner works when it likes
 }
 """What may come on top of a tenth: a JVM makes threads and buffers when it likes."""
 

@@ -47,7 +47,8 @@ def test_without_a_home_and_with_an_empty_one(tmp_path: Path) -> None:
 def test_on_a_terminal_it_ends_cleanly(end: bytes | signal.Signals, home: Path) -> None:
     ours, theirs = pty.openpty()
     before = termios.tcgetattr(theirs)
-    command = ["-m", "lamina.cli.main", "top", "orders.sql", "--home", str(home)]
+    start = "from lamina.cli.main import main; main()"
+    command = ["-c", start, "top", "orders.sql", "--home", str(home)]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "40"}
     process = subprocess.Popen(
         [sys.executable, *command, "--interval", "0.1"],
@@ -56,10 +57,12 @@ def test_on_a_terminal_it_ends_cleanly(end: bytes | signal.Signals, home: Path) 
         stderr=theirs,
         env=environment,
         start_new_session=True,
+        cwd=home,
     )
     shown = b""
     while b"not running: it was killed" not in shown or shown.count(b"EPOCH") < 2:
-        shown += os.read(ours, 65536)  # two looks at least
+        shown += os.read(ours, 65536) if _has_more(ours) else b""  # two looks at least
+        assert process.poll() is None, shown
     if isinstance(end, signal.Signals):
         process.send_signal(end)
     else:
