@@ -184,6 +184,7 @@ def test_a_server_that_dies_while_it_gives_rows_is_waited_for(rig: CdcRig) -> No
     """Arrow's own error for that would end the pipeline."""
     source, batches = rig.open(), list[int]()
     rig.epoch(source)
+    rig.server.execute("CHECKPOINT")  # what the epoch is at is on disk before the crash
 
     def take(batch: pa.RecordBatch) -> None:
         batches.append(batch.num_rows)
